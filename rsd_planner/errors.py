@@ -1,0 +1,37 @@
+"""Every error a user can cause, one class per concern.
+
+A message names the file or parameter, what was found and what was expected. Command line and node print it as
+one line; a traceback is a bug of ours, never an answer to bad input.
+"""
+
+
+class PlannerError(Exception):
+    """Base of all errors that are explained to the user in one line."""
+
+
+class CheckpointError(PlannerError):
+    """A model directory, config, tokenizer or weight file that cannot be loaded as it stands."""
+
+
+class UnsupportedModelError(CheckpointError):
+    """A model that is recognised (or not) and that this version does not run."""
+
+
+class ObservationError(PlannerError):
+    """An observation the model cannot be given: camera ids, number of frames, shapes, non-finite history."""
+
+
+class ModelOutputError(PlannerError):
+    """The model answered with something that is no plan, such as a non-finite value."""
+
+
+class ImageError(PlannerError):
+    """An image message that cannot be decoded: truncated, unknown encoding, wrong step or size."""
+
+
+class BagError(PlannerError):
+    """A recording that cannot be read or lacks what is asked of it."""
+
+
+class ParameterError(PlannerError):
+    """A command-line flag or node parameter outside what is accepted."""

@@ -1,0 +1,1 @@
+"""ROS messages without ROS: read and built by field name, so that rclpy and rosbags classes both serve."""

@@ -1,0 +1,70 @@
+"""The planner's output: reasoning and a path, both belonging to one instant t0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rsd_planner.scene.observation import STEP_NS
+
+WAYPOINTS = 64
+
+
+class TokenOrigin(str, Enum):
+    """Who wrote a token: the draft (accepted by the target), the target itself, or the loop that had to close."""
+
+    ROUTINE = "routine"
+    DELIBERATIVE = "deliberative"
+    FORCED = "forced"
+
+
+class FinishReason(str, Enum):
+    """How the reasoning ended."""
+
+    STOP = "stop"  # the model closed its reasoning and asked for the trajectory
+    EMPTY = "empty"  # the same, without a word said (about 5% of real outputs)
+    MAX_TOKENS = "max_tokens"  # the cap came before the end of the reasoning: closed by us
+    MISSING_STOP = "missing_stop"  # the reasoning ended but the trajectory was never asked for: closed by us
+
+
+@dataclass(frozen=True)
+class StageTimes:
+    """Wall time of the stages of one plan, in milliseconds."""
+
+    decode_images: float
+    encode: float
+    prefill: float
+    decode: float
+    action: float
+
+    @property
+    def total(self) -> float:
+        return self.decode_images + self.encode + self.prefill + self.decode + self.action
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the vehicle should do over the next 6.4 s and why. Positions and rotations are in the frame `ego_t0`."""
+
+    stamp_ns: int  # t0
+    sequence: int  # counts the plans of one Planner
+    reasoning: str
+    token_ids: tuple[int, ...]  # all committed tokens, closing ones included
+    origins: tuple[TokenOrigin, ...]  # one per token
+    finish_reason: FinishReason
+    positions: NDArray[np.float64]  # (64, 3) m; point i is at t0 + 0.1 (i + 1) s
+    rotations: NDArray[np.float64]  # (64, 3, 3), vehicle at point i to ego_t0
+    speeds: NDArray[np.float64]  # (64,) m/s, signed
+    v0: float  # m/s, solved from the ego history
+    stage_times: StageTimes
+    tokens_per_pass: tuple[int, ...]  # committed by each pass after the prefill
+    frames_encoded: int  # images that went through the vision tower for this plan
+    frames_reused: int  # images whose features were still there
+
+    @property
+    def times_ns(self) -> NDArray[np.int64]:
+        """(64,) absolute stamps of the waypoints."""
+        return self.stamp_ns + STEP_NS * np.arange(1, WAYPOINTS + 1, dtype=np.int64)

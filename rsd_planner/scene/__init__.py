@@ -1,0 +1,1 @@
+"""What the planner sees: camera frames and ego history at one instant. NumPy and SciPy only."""
