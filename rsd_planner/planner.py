@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from rsd_planner.plan import Plan
-from rsd_planner.scene.observation import Observation
+import numpy as np
+import torch
+
+from rsd_planner.decoding.logits import Sampling
+from rsd_planner.decoding.loop import Closing, decode
+from rsd_planner.errors import ObservationError, ParameterError
+from rsd_planner.plan import WAYPOINTS, Plan, StageTimes
+from rsd_planner.scene.observation import HISTORY_STEPS, STEP_NS, EgoHistory, Frame, Observation, Pose
+from rsd_planner.target.action_expert import ACTION_DIMS
+from rsd_planner.target.action_space import roll_out, solve_v0
+from rsd_planner.target.alpamayo import AlpamayoTarget
+from rsd_planner.target.checkpoint import ModelDirectory
+from rsd_planner.target.config import FRAMES_PER_CAMERA, TRAINED_CAMERAS, Variant
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_WARM_UP_IMAGE = (320, 576)  # height, width: within the published pixel limits
 
 
 @dataclass(frozen=True)
@@ -21,6 +38,33 @@ class PlannerSettings:
     seed: int = 0  # of the flow noise and of sampling; with t0 it fixes a plan
     flow_steps: int | None = None  # None = the checkpoint's own number (exact)
 
+    def __post_init__(self) -> None:
+        """Raises ParameterError for a value outside its range."""
+        if self.dtype not in _DTYPES:
+            raise ParameterError(f"dtype is {self.dtype!r}, expected one of {', '.join(_DTYPES)}")
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise ParameterError(f"temperature is {self.temperature}, expected 0 (greedy) or more")
+        if not 0 < self.top_p <= 1:
+            raise ParameterError(f"top_p is {self.top_p}, expected more than 0 and at most 1")
+        if self.max_reasoning_tokens < 1:
+            raise ParameterError(f"max_reasoning_tokens is {self.max_reasoning_tokens}, expected at least 1")
+        if self.seed < 0:
+            raise ParameterError(f"seed is {self.seed}, expected 0 or more")
+        if self.flow_steps is not None and self.flow_steps < 1:
+            raise ParameterError(f"flow_steps is {self.flow_steps}, expected at least 1")
+        _check_device(self.device)
+
+
+def _check_device(name: str) -> None:
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ParameterError(f"device is {name!r}, expected cpu, cuda or cuda:N") from None
+    if device.type not in ("cpu", "cuda"):
+        raise ParameterError(f"device is {name!r}, expected cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ParameterError(f"device is {name!r}, but this machine shows {torch.cuda.device_count()} CUDA devices")
+
 
 @dataclass(frozen=True)
 class ModelInfo:
@@ -33,21 +77,164 @@ class ModelInfo:
     dtype: str
     camera_ids: tuple[int, ...]  # the ids the model was trained for; an Observation carries any non-empty subset
     frames_per_camera: int
+    takes_route: bool  # whether an Observation may carry a route text
     notice: str  # text of the model directory's NOTICE.txt, "" without one: show it wherever plans are shown
+
+
+@dataclass
+class _Stopwatch:
+    """Milliseconds since the last lap."""
+
+    _last: float = field(default_factory=time.perf_counter)
+
+    def lap(self) -> float:
+        now = time.perf_counter()
+        elapsed, self._last = (now - self._last) * 1e3, now
+        return elapsed
 
 
 class Planner:
     """One model, ready to plan. Owned by one thread."""
 
-    info: ModelInfo
+    def __init__(self, target: AlpamayoTarget, info: ModelInfo, settings: PlannerSettings) -> None:
+        self.info = info
+        self._target = target
+        self._settings = settings
+        self._sampling = Sampling(settings.temperature, settings.top_p)
+        words = target.vocabulary
+        self._closing = Closing(words.cot_end, words.future_start, words.bins)
+        self._sequence = 0
 
     @classmethod
-    def load(cls, model_dir: Path, settings: PlannerSettings | None = None) -> Planner: ...
+    def load(cls, model_dir: Path, settings: PlannerSettings | None = None) -> Planner:
+        """Load a model directory.
 
-    def plan(self, observation: Observation) -> Plan: ...
+        Raises:
+            CheckpointError: A part is missing, damaged or does not fit the others; or the model is not supported.
+            ParameterError: A setting is out of range.
+        """
+        settings = settings or PlannerSettings()
+        target = AlpamayoTarget.load(Path(model_dir), device=settings.device, dtype=_DTYPES[settings.dtype])
+        info = ModelInfo(
+            name=target.config.variant.model_name,
+            path=Path(model_dir),
+            parameters=sum(p.numel() for p in target.network.parameters()),
+            device=settings.device,
+            dtype=settings.dtype,
+            camera_ids=TRAINED_CAMERAS,
+            frames_per_camera=FRAMES_PER_CAMERA,
+            takes_route=target.config.variant is Variant.V1_5,
+            notice=ModelDirectory.find(Path(model_dir)).notice,
+        )
+        return cls(target, info, settings)
 
-    def warm_up(self) -> None: ...
+    def plan(self, observation: Observation) -> Plan:
+        """Encode new frames, prefill, reason, sample actions, roll them out.
 
-    def reset(self) -> None: ...
+        Raises:
+            ObservationError: The model cannot be given this observation.
+            ImageError: A frame cannot be decoded.
+            ModelOutputError: The model's output is not finite.
+        """
+        _check_observation(observation, self.info)
+        frames = [frame for camera in sorted(observation.cameras) for frame in observation.cameras[camera]]
+        new = [frame for frame in frames if not self._target.has_features(frame)]
+        watch = _Stopwatch()
+        for frame in new:
+            _ = frame.image
+        decode_images_ms = watch.lap()
+        for frame in new:
+            self._target.encode(frame)
+        self._target.synchronize()
+        encode_ms = watch.lap()
+        prompt = self._target.prompt(observation)
+        prompt_ms = watch.lap()
 
-    def close(self) -> None: ...
+        generator = self._generator(observation.stamp_ns)
+        noise = torch.randn(WAYPOINTS, ACTION_DIMS, generator=generator)
+        reasoning = decode(
+            self._target,
+            prompt,
+            self._closing,
+            sampling=self._sampling,
+            max_tokens=self._settings.max_reasoning_tokens,
+            generator=generator,
+        )
+        watch.lap()
+        actions = self._target.sample_actions(noise, self._settings.flow_steps)
+        history = observation.history
+        v0 = solve_v0(history.positions, history.rotations)
+        path = roll_out(actions.numpy(), v0, self._target.scaling, z=float(history.positions[-1, 2]))
+        action_ms = watch.lap()
+
+        self._sequence += 1
+        return Plan(
+            stamp_ns=observation.stamp_ns,
+            sequence=self._sequence,
+            reasoning=self._target.vocabulary.reasoning(reasoning.token_ids),
+            token_ids=reasoning.token_ids,
+            origins=reasoning.origins,
+            finish_reason=reasoning.finish_reason,
+            positions=path.positions,
+            rotations=path.rotations,
+            speeds=path.speeds,
+            v0=v0,
+            stage_times=StageTimes(
+                decode_images_ms, encode_ms, prompt_ms + reasoning.prefill_ms, reasoning.decode_ms, action_ms
+            ),
+            tokens_per_pass=reasoning.tokens_per_pass,
+            frames_encoded=len(new),
+            frames_reused=len(frames) - len(new),
+        )
+
+    def warm_up(self, camera_ids: Sequence[int] | None = None) -> None:
+        """Plan once on black images, so that the first real plan is as fast as the next ones.
+
+        Args:
+            camera_ids: The cameras that will be used; all the model was trained for by default.
+        """
+        black = np.zeros((*_WARM_UP_IMAGE, 3), np.uint8)
+        cameras = {
+            camera: tuple(Frame.from_image(-STEP_NS * k, black) for k in reversed(range(FRAMES_PER_CAMERA)))
+            for camera in camera_ids or self.info.camera_ids
+        }
+        still = np.broadcast_to(np.eye(3), (HISTORY_STEPS, 3, 3))
+        history = EgoHistory(np.zeros((HISTORY_STEPS, 3)), still, Pose(np.zeros(3), np.eye(3)))
+        self.plan(Observation(0, cameras, history))
+        self._sequence = 0
+
+    def reset(self) -> None:
+        """Forget all that was kept between ticks."""
+        self._target.forget()
+
+    def close(self) -> None:
+        """Release the model's memory; the Planner is of no use afterwards."""
+        self._target.close()
+
+    def _generator(self, stamp_ns: int) -> torch.Generator:
+        """Noise depends on seed and t0 alone: the same instant gives the same plan, whatever was skipped before."""
+        entropy = np.random.SeedSequence([self._settings.seed, stamp_ns % 2**64])
+        return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]) % 2**63)
+
+
+def _check_observation(observation: Observation, info: ModelInfo) -> None:
+    cameras = sorted(observation.cameras)
+    known = ", ".join(map(str, info.camera_ids))
+    if not cameras:
+        raise ObservationError(f"the observation has no camera, expected at least one of {known}")
+    if unknown := [camera for camera in cameras if camera not in info.camera_ids]:
+        raise ObservationError(f"camera id {unknown[0]} is not one that {info.name} was trained for: {known}")
+    for camera in cameras:
+        if (found := len(observation.cameras[camera])) != info.frames_per_camera:
+            raise ObservationError(f"camera {camera} has {found} frames, expected {info.frames_per_camera}")
+    history = observation.history
+    for name, shape in (("positions", (HISTORY_STEPS, 3)), ("rotations", (HISTORY_STEPS, 3, 3))):
+        values = getattr(history, name)
+        if values.shape != shape:
+            raise ObservationError(f"ego history {name} have shape {values.shape}, expected {shape}")
+        if not np.isfinite(values).all():
+            raise ObservationError(f"ego history {name} hold a value that is not finite")
+    if observation.route and not info.takes_route:
+        raise ObservationError(f"the observation carries a route text, which {info.name} does not take")
+    if observation.route and "<|" in observation.route:
+        raise ObservationError(f"the route text {observation.route!r} holds '<|', which starts a control token")

@@ -1,0 +1,1 @@
+"""The decoding loop. It knows a target by its protocol only."""

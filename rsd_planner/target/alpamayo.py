@@ -1,0 +1,254 @@
+"""The deliberative reasoner in PyTorch: encode images, prefill, verify, sample actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from rsd_planner.decoding.protocols import Step
+from rsd_planner.errors import ModelOutputError
+from rsd_planner.scene.observation import Frame, Observation
+from rsd_planner.target.checkpoint import ModelDirectory, load_weights
+from rsd_planner.target.config import AlpamayoConfig, read_config
+from rsd_planner.target.images import ImagePatcher
+from rsd_planner.target.kv_cache import KVCache
+from rsd_planner.target.network import AlpamayoNetwork, read_vlm_config
+from rsd_planner.target.prompt import fuse_history, prompt_text
+from rsd_planner.target.vocabulary import Vocabulary, load_vocabulary
+
+
+@dataclass(frozen=True)
+class VisionFeatures:
+    """One image as the text model reads it."""
+
+    embeddings: Tensor  # (tokens, hidden)
+    deepstack: tuple[Tensor, ...]  # per level (tokens, hidden), added after text layers 0, 1, 2
+    grid: tuple[int, int, int]  # patches: 1, height, width
+
+
+@dataclass(frozen=True)
+class PromptLayout:
+    """All of a prompt that does not change from tick to tick."""
+
+    token_ids: Tensor  # (L,) history placeholders still in place
+    positions: Tensor  # (3, 1, L) rotary positions: time, height, width
+    rope_delta: int  # position of token i after the prompt is i + rope_delta on all axes
+    image_index: Tensor  # (image tokens,) where the images are
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What the target reads before it reasons."""
+
+    token_ids: Tensor  # (L,) ego history fused in
+    layout: PromptLayout
+    images: tuple[VisionFeatures, ...]  # in prompt order
+
+
+class AlpamayoTarget:
+    """One loaded checkpoint and its KV cache. Owned by one thread; every method runs under inference mode."""
+
+    def __init__(
+        self,
+        config: AlpamayoConfig,
+        network: AlpamayoNetwork,
+        vocabulary: Vocabulary,
+        patcher: ImagePatcher,
+        taps: Sequence[int] = (),
+    ) -> None:
+        self.config, self.network, self.vocabulary = config, network, vocabulary
+        self._patcher = patcher
+        self._taps = tuple(taps)
+        weight = network.vlm.lm_head.weight
+        self._device, self._dtype = weight.device, weight.dtype
+        text = network.text.config
+        self.cache = KVCache(
+            text.num_hidden_layers, text.num_key_value_heads, text.head_dim, dtype=weight.dtype, device=weight.device
+        )
+        self.scaling = network.action_space.scaling()
+        self._rope_delta = 0
+        self._features: WeakKeyDictionary[Frame, VisionFeatures] = WeakKeyDictionary()
+        self._layout = lru_cache(maxsize=8)(self._build_layout)
+
+    @classmethod
+    def load(cls, path: Path, *, device: str, dtype: torch.dtype, taps: Sequence[int] = ()) -> AlpamayoTarget:
+        """Load a model directory.
+
+        Args:
+            path: A folder with `target/` (or `checkpoint/`) and `processor/`.
+            taps: Text layers whose outputs (after the DeepStack add) every Step carries.
+
+        Raises:
+            CheckpointError: A part is missing, damaged or does not fit the others.
+            UnsupportedModelError: Alpamayo 2 or an unknown model.
+        """
+        directory = ModelDirectory.find(path)
+        config = read_config(directory.checkpoint)
+        processor = directory.processor(config)
+        vlm_config = read_vlm_config(config, processor)
+        vocabulary = load_vocabulary(config, processor)
+        network = AlpamayoNetwork(config, vlm_config)
+        load_weights(network, directory.checkpoint, dtype=dtype, device=torch.device(device))
+        return cls(config, network, vocabulary, ImagePatcher(config, processor), taps)
+
+    def has_features(self, frame: Frame) -> bool:
+        return frame in self._features
+
+    @torch.inference_mode()
+    def encode(self, frame: Frame) -> VisionFeatures:
+        """Vision features of one image; computed once and kept for as long as the frame lives."""
+        features = self._features.get(frame)
+        if features is None:
+            patches = self._patcher(frame.image)
+            out = self.network.vision(
+                patches.values.to(self._device, self._dtype), grid_thw=patches.grid.to(self._device)
+            )
+            grid = tuple(int(n) for n in patches.grid[0])
+            features = VisionFeatures(out.pooler_output, tuple(out.deepstack_features), grid)  # type: ignore[arg-type]
+            self._features[frame] = features
+        return features
+
+    def prompt(self, observation: Observation) -> Prompt:
+        """The prompt of one observation: images, ego history, route."""
+        images = {c: tuple(self.encode(f) for f in observation.cameras[c]) for c in sorted(observation.cameras)}
+        grids = tuple((camera, tuple(f.grid for f in features)) for camera, features in images.items())
+        layout = self._layout(grids, observation.route)
+        ids = fuse_history(layout.token_ids.tolist(), observation.history.positions, self.config, self.vocabulary)
+        return Prompt(torch.from_numpy(ids), layout, tuple(f for features in images.values() for f in features))
+
+    @torch.inference_mode()
+    def prefill(self, prompt: Prompt, proposal: Sequence[int] = ()) -> Step:
+        """Read a prompt from scratch; see `decoding.protocols.Target`."""
+        layout = prompt.layout
+        self._rope_delta = layout.rope_delta
+        self.cache.clear()
+        ids = torch.cat([prompt.token_ids, torch.tensor(proposal, dtype=torch.int64)])
+        embedded = self.network.text.embed_tokens(ids.to(self._device))[None]  # (1, T, hidden)
+        embedded[0, layout.image_index] = torch.cat([image.embeddings for image in prompt.images])
+        positions = torch.cat([layout.positions, self._positions_after(len(prompt.token_ids), len(proposal))], dim=-1)
+        deepstack = [torch.cat(level) for level in zip(*(image.deepstack for image in prompt.images), strict=True)]
+        return self._forward(embedded, positions, len(proposal) + 1, deepstack, layout.image_index)
+
+    @torch.inference_mode()
+    def verify(self, tokens: Sequence[int]) -> Step:
+        """Read tokens behind what was read before; see `decoding.protocols.Target`."""
+        ids = torch.tensor(tokens, dtype=torch.int64, device=self._device)
+        embedded = self.network.text.embed_tokens(ids)[None]
+        return self._forward(embedded, self._positions_after(self.cache.length, len(tokens)), len(tokens))
+
+    def rollback(self, count: int) -> None:
+        """Forget the last `count` tokens."""
+        self.cache.rollback(count)
+
+    @torch.inference_mode()
+    def velocity(self, actions: Tensor, time: float) -> Tensor:
+        """The flow's velocity at (64, 2) noisy actions and flow time in [0, 1]; float32.
+
+        The cache must end with `<|traj_future_start|>`; it keeps its length.
+        """
+        self.cache.reserve(len(actions))
+        moment = torch.full((1,), time, dtype=torch.float32, device=self._device)
+        embedded = self.network.action_in_proj(actions[None].to(self._device), moment).to(self._dtype)
+        hidden = self.network.expert(embedded, self._positions_after(self.cache.length, len(actions)), self.cache)
+        velocity: Tensor = self.network.action_out_proj(hidden)[0]
+        return velocity.float()
+
+    @torch.inference_mode()
+    def sample_actions(self, noise: Tensor, steps: int | None = None) -> Tensor:
+        """Flow matching by Euler steps from noise (time 0) to actions (time 1).
+
+        Args:
+            noise: (64, 2) float32 standard normal.
+            steps: Number of Euler steps; None for the checkpoint's own.
+
+        Returns:
+            (64, 2) float32 normalised actions, on the CPU.
+
+        Raises:
+            ModelOutputError: An action is not finite.
+        """
+        count = steps or self.config.flow_steps
+        actions = noise.to(self._device)
+        for i in range(count):
+            actions = actions + self.velocity(actions, i / count) / count
+        actions = actions.cpu()
+        if not torch.isfinite(actions).all():
+            raise ModelOutputError("the action expert's output is not finite")
+        return actions
+
+    def synchronize(self) -> None:
+        """Wait for the device, so that a stage's time is its own."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def forget(self) -> None:
+        """Drop all vision features and the content of the KV cache."""
+        self.cache.clear()
+        self._features.clear()
+
+    def close(self) -> None:
+        """Release network and cache."""
+        self.forget()
+        del self.network, self.cache
+
+    def _forward(
+        self,
+        embedded: Tensor,
+        positions: Tensor,
+        asked: int,
+        deepstack: Sequence[Tensor] = (),
+        image_index: Tensor | None = None,
+    ) -> Step:
+        """One pass of the text model over new tokens, which become part of the cache.
+
+        Args:
+            embedded: (1, T, hidden).
+            positions: (3, 1, T).
+            asked: Logits are computed for this many of the last tokens.
+        """
+        count = embedded.shape[1]
+        self.cache.reserve(count)
+        mask = self._causal_mask(count)
+        hidden, tapped = embedded, []
+        rotary = self.network.text.rotary_emb(hidden, positions)
+        for i, layer in enumerate(self.network.text.layers):
+            hidden = layer(hidden, position_embeddings=rotary, attention_mask=mask, cache=self.cache)
+            if i < len(deepstack):
+                hidden[0, image_index] += deepstack[i]
+            if i in self._taps:
+                tapped.append(hidden[0])
+        self.cache.commit(count)
+        logits = self.network.logits(self.network.text.norm(hidden[0, -asked:]))
+        return Step(logits, torch.cat(tapped, dim=-1) if tapped else None)
+
+    def _causal_mask(self, count: int) -> Tensor | None:
+        """(1, 1, count, length + count), or None where attention needs none or knows it is causal by itself."""
+        if count == 1 or self.cache.length == 0:
+            return None
+        full = torch.ones(count, self.cache.length + count, dtype=torch.bool, device=self._device)
+        return full.tril(diagonal=self.cache.length)[None, None]
+
+    def _positions_after(self, read: int, count: int) -> Tensor:
+        """(3, 1, count) rotary positions of the tokens that follow `read` tokens."""
+        return (torch.arange(read, read + count, device=self._device) + self._rope_delta).expand(3, 1, -1)
+
+    def _build_layout(
+        self, grids: tuple[tuple[int, tuple[tuple[int, int, int], ...]], ...], route: str | None
+    ) -> PromptLayout:
+        merged = self.network.vision.spatial_merge_size**2
+        counts: Mapping[int, list[int]] = {c: [t * h * w // merged for t, h, w in images] for c, images in grids}
+        text = prompt_text(self.config.variant, counts, self.config.history_length, route)
+        ids = torch.tensor(self.vocabulary.encode(text))
+        is_image = ids == self.vocabulary.image_pad
+        grid_thw = torch.tensor([grid for _, images in grids for grid in images])
+        model: Any = self.network.vlm.model
+        positions, delta = model.get_rope_index(ids[None], is_image[None].int(), image_grid_thw=grid_thw)
+        image_index = is_image.nonzero()[:, 0]
+        return PromptLayout(ids, positions.to(self._device), int(delta), image_index.to(self._device))

@@ -1,0 +1,142 @@
+"""A model directory on disk: where its parts are, and its safetensors, single or sharded, into the network."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from rsd_planner.errors import CheckpointError
+from rsd_planner.target.config import AlpamayoConfig, read_json
+from rsd_planner.target.network import AlpamayoNetwork
+
+_WEIGHTS = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_CHECKPOINT_NAMES = ("target", "checkpoint")
+# Buffers that 1.5 leaves out of its checkpoints; computed from the config where absent.
+_OPTIONAL = ("action_space.", "action_in_proj.sinus.", "action_in_proj.timestep_fourier_encoder.")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelDirectory:
+    """A folder with `target/` (or `checkpoint/`), `processor/` and, if there is something to say, NOTICE.txt."""
+
+    root: Path
+    checkpoint: Path
+
+    @classmethod
+    def find(cls, path: Path) -> ModelDirectory:
+        """Locate the checkpoint in a model directory, or take the path itself if it is one.
+
+        Raises:
+            CheckpointError: There is no such folder, or no checkpoint in it.
+        """
+        if not path.is_dir():
+            found = "a file" if path.exists() else "nothing"
+            raise CheckpointError(f"{path}: found {found}, expected a model directory")
+        for name in _CHECKPOINT_NAMES:
+            if (path / name / "config.json").is_file():
+                return cls(path, path / name)
+        if (path / "config.json").is_file():
+            return cls(path.resolve().parent, path)
+        places = ", ".join(f"{name}/config.json" for name in _CHECKPOINT_NAMES)
+        raise CheckpointError(f"{path}: no model here, expected {places} or config.json")
+
+    def processor(self, config: AlpamayoConfig) -> Path:
+        """The base VLM's directory: `processor/`, or what `vlm_name_or_path` names as a local folder.
+
+        Raises:
+            CheckpointError: Neither exists; nothing is ever downloaded.
+        """
+        candidates = [self.root / "processor", self.root / config.processor_name, self.checkpoint / "processor"]
+        for candidate in candidates:
+            if (candidate / "preprocessor_config.json").is_file():
+                return candidate
+        raise CheckpointError(
+            f"{self.root}: no processor directory (tokenizer.json, preprocessor_config.json and config.json of the base "
+            f"VLM {config.processor_name!r}), expected {candidates[0]}"
+        )
+
+    @property
+    def notice(self) -> str:
+        path = self.root / "NOTICE.txt"
+        return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+
+
+def load_weights(
+    network: AlpamayoNetwork, checkpoint: Path, *, dtype: torch.dtype, device: torch.device
+) -> AlpamayoNetwork:
+    """Fill the network from the checkpoint's safetensors.
+
+    Parameters become `dtype`; the action space and Fourier buffers keep the checkpoint's rounded values in float32.
+
+    Raises:
+        CheckpointError: A shard or tensor is missing or damaged, or a shape differs from what the configs say.
+    """
+    expected = network.state_dict()
+    loaded: dict[str, Tensor] = {}
+    for path, names in _shards(checkpoint, set(expected)).items():
+        loaded.update(_read(path, names, expected, dtype, device))
+    missing = [name for name in expected if name not in loaded and not name.startswith(_OPTIONAL)]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise CheckpointError(f"{checkpoint}: tensor {missing[0]}{more} is in no weight file")
+    network.load_state_dict(loaded, strict=False, assign=True)
+    network.rebuild_rotary(device)
+    return network.to(device).eval().requires_grad_(False)
+
+
+def _shards(checkpoint: Path, expected: set[str]) -> dict[Path, list[str]]:
+    """Weight file -> names of the expected tensors in it."""
+    single, index = checkpoint / _WEIGHTS, checkpoint / _INDEX
+    if index.is_file():
+        values = read_json(index)
+        located = values.get("weight_map") if isinstance(values, dict) else None
+        if not isinstance(located, dict):
+            raise CheckpointError(f"{index}: field weight_map is missing, expected an object of tensor -> file")
+    elif single.is_file():
+        with _open(single) as file:
+            located = dict.fromkeys(file.keys(), _WEIGHTS)
+    else:
+        raise CheckpointError(f"{checkpoint}: no weights, expected {_WEIGHTS} or {_INDEX}")
+    unknown = sorted(set(located) - expected)
+    if unknown:
+        logger.warning(
+            "%s: %d tensors are not part of this model and stay unread: %s ...", checkpoint, len(unknown), unknown[0]
+        )
+    shards: dict[Path, list[str]] = {}
+    for name in sorted(expected & set(located)):
+        shards.setdefault(checkpoint / located[name], []).append(name)
+    return shards
+
+
+def _read(
+    path: Path, names: list[str], expected: dict[str, Tensor], dtype: torch.dtype, device: torch.device
+) -> dict[str, Tensor]:
+    tensors = {}
+    with _open(path) as file:
+        present = set(file.keys())
+        for name in names:
+            if name not in present:
+                raise CheckpointError(f"{path}: tensor {name} is not in the file, although the index says so")
+            found, wanted = list(file.get_slice(name).get_shape()), list(expected[name].shape)
+            if found != wanted:
+                raise CheckpointError(f"{path}: tensor {name} has shape {found}, expected {wanted}")
+            kept = torch.float32 if name.startswith(_OPTIONAL) else dtype
+            tensors[name] = file.get_tensor(name).to(device=device, dtype=kept)
+    return tensors
+
+
+def _open(path: Path) -> safe_open:
+    try:
+        return safe_open(str(path), framework="pt", device="cpu")
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: weight file is missing") from None
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: not a readable safetensors file ({error})") from None

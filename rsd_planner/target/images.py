@@ -1,0 +1,49 @@
+"""Pixels as the vision tower takes them, by transformers' own image processor (PIL resampling, no torchvision)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+from rsd_planner.errors import ObservationError
+from rsd_planner.scene.observation import RgbImage
+from rsd_planner.target.config import AlpamayoConfig, read_json
+
+_SETTINGS = ("patch_size", "temporal_patch_size", "merge_size", "image_mean", "image_std")
+
+
+@dataclass(frozen=True)
+class Patches:
+    """One image, cut into patches."""
+
+    values: Tensor  # (grid_h * grid_w, 3 * 2 * 16 * 16), normalised
+    grid: Tensor  # (1, 3): 1, grid_h, grid_w
+
+
+class ImagePatcher:
+    """Resizes an image within the checkpoint's pixel limits and cuts it into patches."""
+
+    def __init__(self, config: AlpamayoConfig, processor_dir: Path) -> None:
+        settings = read_json(processor_dir / "preprocessor_config.json")
+        kept: dict[str, Any] = {name: settings[name] for name in _SETTINGS if name in settings}
+        size = {"shortest_edge": config.min_pixels, "longest_edge": config.max_pixels}
+        self._processor = Qwen2VLImageProcessorPil(**kept, size=size)
+
+    def __call__(self, image: RgbImage) -> Patches:
+        """Patches of one (H, W, 3) uint8 RGB image.
+
+        Raises:
+            ObservationError: The image is no RGB image, or so thin that it cannot be resized.
+        """
+        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != "uint8" or min(image.shape) == 0:
+            raise ObservationError(f"image is {image.dtype} {image.shape}, expected uint8 (height, width, 3)")
+        try:
+            batch = self._processor(images=[image], input_data_format="channels_last", return_tensors="pt")
+        except ValueError as error:
+            raise ObservationError(f"image of {image.shape[1]}x{image.shape[0]} pixels: {error}") from None
+        return Patches(batch["pixel_values"], batch["image_grid_thw"].to(torch.int64))

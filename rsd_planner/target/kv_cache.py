@@ -1,0 +1,73 @@
+"""The KV cache: fixed buffers, one row per token, so that rolling back is making a number smaller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_HEADROOM = 512  # rows: a reasoning, its closing tokens and 64 waypoints
+
+
+class KVCache:
+    """Keys and values of all text layers in buffers that are written in place.
+
+    It answers the one call transformers' attention layers make, `update`. Rows beyond `length` are scratch: a pass
+    writes there and `commit` keeps them. The action expert writes its 64 waypoints there and keeps nothing.
+    """
+
+    def __init__(
+        self, layers: int, kv_heads: int, head_dim: int, *, dtype: torch.dtype, device: torch.device | str
+    ) -> None:
+        self._layers = layers
+        self._row = (kv_heads, head_dim)
+        self._options: dict[str, Any] = {"dtype": dtype, "device": device}
+        self.length = 0
+        self.keys: list[Tensor] = []  # per layer (1, KV heads, capacity, head dim)
+        self.values: list[Tensor] = []
+
+    @property
+    def capacity(self) -> int:
+        return self.keys[0].shape[2] if self.keys else 0
+
+    def clear(self) -> None:
+        """Forget everything; the buffers stay."""
+        self.length = 0
+
+    def reserve(self, count: int) -> None:
+        """Make room for `count` more rows. Buffers grow in big steps, so that a running planner stops growing soon."""
+        needed = self.length + count
+        if needed <= self.capacity:
+            return
+        capacity = -(-(needed + _HEADROOM) // _HEADROOM) * _HEADROOM
+        self.keys = [self._grown(layer, self.keys, capacity) for layer in range(self._layers)]
+        self.values = [self._grown(layer, self.values, capacity) for layer in range(self._layers)]
+
+    def _grown(self, layer: int, old: list[Tensor], capacity: int) -> Tensor:
+        heads, dim = self._row
+        new = torch.zeros((1, heads, capacity, dim), **self._options)
+        if old:
+            new[:, :, : self.length] = old[layer][:, :, : self.length]
+        return new
+
+    def update(self, key: Tensor, value: Tensor, layer: int, **_: Any) -> tuple[Tensor, Tensor]:
+        """Write one layer's new rows behind the committed ones; return committed and new rows together.
+
+        Args:
+            key, value: (1, KV heads, new tokens, head dim).
+        """
+        end = self.length + key.shape[2]
+        self.keys[layer][:, :, self.length : end] = key
+        self.values[layer][:, :, self.length : end] = value
+        return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
+
+    def commit(self, count: int) -> None:
+        """Keep `count` rows written by the last pass."""
+        self.length += count
+
+    def rollback(self, count: int) -> None:
+        """Drop the last `count` committed rows."""
+        if not 0 <= count <= self.length:
+            raise ValueError(f"cannot roll back {count} of {self.length} tokens")
+        self.length -= count
