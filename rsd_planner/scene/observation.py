@@ -25,6 +25,7 @@ class Frame:
 
     def __init__(self, stamp_ns: int, payload: Any, decode: Callable[[Any], RgbImage]) -> None:
         self.stamp_ns = stamp_ns
+        self.undecodable = False  # set once decoding has failed; the scene then does without this frame
         self._payload = payload
         self._decode = decode
 
@@ -40,7 +41,11 @@ class Frame:
         Raises:
             ImageError: The payload cannot be decoded; raised again at every use.
         """
-        image = self._decode(self._payload)
+        try:
+            image = self._decode(self._payload)
+        except Exception:
+            self.undecodable = True
+            raise
         self._payload = None
         return image
 
