@@ -17,7 +17,7 @@ from rsd_planner.errors import ModelOutputError
 from rsd_planner.scene.observation import Frame, Observation
 from rsd_planner.target.checkpoint import ModelDirectory, load_weights
 from rsd_planner.target.config import AlpamayoConfig, read_config
-from rsd_planner.target.images import ImagePatcher
+from rsd_planner.target.images import ImagePatcher, Patches
 from rsd_planner.target.kv_cache import KVCache
 from rsd_planner.target.network import AlpamayoNetwork, read_vlm_config
 from rsd_planner.target.prompt import fuse_history, prompt_text
@@ -65,7 +65,7 @@ class AlpamayoTarget:
     ) -> None:
         self.config, self.network, self.vocabulary = config, network, vocabulary
         self._patcher = patcher
-        self._taps = tuple(taps)
+        self.taps = tuple(taps)
         weight = network.vlm.lm_head.weight
         self._device, self._dtype = weight.device, weight.dtype
         text = network.text.config
@@ -101,12 +101,16 @@ class AlpamayoTarget:
     def has_features(self, frame: Frame) -> bool:
         return frame in self._features
 
+    def patches(self, frame: Frame) -> Patches:
+        """The pixels of one image as the vision tower takes them."""
+        return self._patcher(frame.image)
+
     @torch.inference_mode()
     def encode(self, frame: Frame) -> VisionFeatures:
         """Vision features of one image; computed once and kept for as long as the frame lives."""
         features = self._features.get(frame)
         if features is None:
-            patches = self._patcher(frame.image)
+            patches = self.patches(frame)
             out = self.network.vision(
                 patches.values.to(self._device, self._dtype), grid_thw=patches.grid.to(self._device)
             )
@@ -222,7 +226,7 @@ class AlpamayoTarget:
             hidden = layer(hidden, position_embeddings=rotary, attention_mask=mask, cache=self.cache)
             if i < len(deepstack):
                 hidden[0, image_index] += deepstack[i]
-            if i in self._taps:
+            if i in self.taps:
                 tapped.append(hidden[0])
         self.cache.commit(count)
         logits = self.network.logits(self.network.text.norm(hidden[0, -asked:]))
