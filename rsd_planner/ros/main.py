@@ -1,0 +1,70 @@
+"""Entry point of the node's process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING
+
+from rsd_planner.ros.process import stop_on_signals
+
+if TYPE_CHECKING:
+    from rclpy.executors import Executor
+
+    from rsd_planner.ros.node import PlannerNode
+
+FINISH_TIMEOUT_S = 5.0
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the node until SIGINT or SIGTERM; exit code 0 then, in whatever state it is."""
+    stop = stop_on_signals()
+    import rclpy
+    from rclpy.executors import SingleThreadedExecutor
+    from rclpy.signals import SignalHandlerOptions
+
+    from rsd_planner.ros.node import PlannerNode
+
+    # rclpy's own handlers would invalidate the context before the shutdown transition can run.
+    try:
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    except Exception as error:  # rcl explains malformed arguments and parameter files
+        sys.exit(f"error: {error}")
+    node = PlannerNode()
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    finished = threading.Event()
+    spinning = threading.Thread(target=spin, args=(executor, node, finished), name="executor")
+    spinning.start()
+    stop.wait()
+    node.leave()
+    executor.create_task(_finish, node, finished)
+    spinning.join(FINISH_TIMEOUT_S)
+    if spinning.is_alive() or node.abandoned:
+        # A thread is deep inside the model: it cannot be interrupted, and must not hold up the exit.
+        sys.stderr.flush()
+        os._exit(0)
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.try_shutdown()
+
+
+def spin(executor: Executor, node: PlannerNode, finished: threading.Event) -> None:
+    while not finished.is_set():
+        try:
+            executor.spin_once()
+        except Exception:  # of a callback: reported, and the node lives on
+            node.get_logger().error(f"unhandled exception in a callback:\n{traceback.format_exc()}")
+
+
+def _finish(node: PlannerNode, finished: threading.Event) -> None:
+    try:
+        node.finish()
+    finally:
+        finished.set()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What happened to plans since the node was configured; read by diagnostics."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rsd_planner.plan import Plan
+
+WINDOW = 100  # plans that percentiles and means are taken over
+
+
+class Withheld(NamedTuple):
+    """Why there is no plan: the reason to count by, and a sentence naming what was found and what was expected."""
+
+    reason: str
+    detail: str
+
+
+@dataclass
+class PlanStatistics:
+    """Counters of one configuration."""
+
+    plans: int = 0  # published
+    busy: int = 0  # frames of the reference camera that passed while the worker was planning
+    outdated: int = 0  # results from before a reset, a deactivation or a time jump
+    withheld: Counter[str] = field(default_factory=Counter)  # by reason
+    last_withheld: Withheld | None = None
+    last_plan: Plan | None = None
+    inference_s: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))  # t0 to publishing
+    tokens_per_pass: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    frames_encoded: int = 0
+    frames_reused: int = 0
+
+    def published(self, plan: Plan, seconds: float, latency_s: float) -> None:
+        """Note a plan that went out."""
+        self.plans += 1
+        self.last_plan = plan
+        self.last_withheld = None
+        self.inference_s.append(seconds)
+        self.latency_s.append(latency_s)
+        if plan.tokens_per_pass:
+            self.tokens_per_pass.append(sum(plan.tokens_per_pass) / len(plan.tokens_per_pass))
+        self.frames_encoded += plan.frames_encoded
+        self.frames_reused += plan.frames_reused

@@ -1,0 +1,62 @@
+"""Real DDS on a domain of this test session's own; nodes under test spin in their own thread, as in their process."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+os.environ["ROS_DOMAIN_ID"] = str(os.getpid() % 100 + 1)
+os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.parameter import Parameter
+
+from rsd_planner.ros.main import spin
+from rsd_planner.ros.node import PlannerNode
+from ros_peer import MODEL, Peer
+
+MakeNode = Callable[..., PlannerNode]
+
+
+@pytest.fixture
+def context() -> Iterator[None]:
+    rclpy.init()
+    yield
+    rclpy.try_shutdown()
+
+
+@pytest.fixture
+def make_node(context: None) -> Iterator[MakeNode]:
+    """Start a node with one front camera and the golden model; keyword arguments are parameters."""
+    running = []
+
+    def start(load: Callable | None = None, **parameters: object) -> PlannerNode:
+        given = {"model": str(MODEL), "cameras": ["front"], "camera_ids": [1], **parameters}
+        overrides = [Parameter(name, value=value) for name, value in given.items()]
+        arguments = {} if load is None else {"load": load}
+        node = PlannerNode(parameter_overrides=overrides, **arguments)
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
+        finished = threading.Event()
+        thread = threading.Thread(target=spin, args=(executor, node, finished))
+        thread.start()
+        running.append((node, executor, finished, thread))
+        return node
+
+    yield start
+    for node, executor, finished, thread in running:
+        executor.create_task(node.finish)
+        executor.create_task(finished.set)
+        thread.join()
+        executor.shutdown()
+        node.destroy_node()
+
+
+@pytest.fixture
+def peer(context: None) -> Iterator[Peer]:
+    """The world around the node: camera, odometry, whoever follows the plans."""
+    peer = Peer()
+    yield peer
+    peer.close()
