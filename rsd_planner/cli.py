@@ -1,0 +1,111 @@
+"""The command line: `rsd_planner evaluate` and `rsd_planner check-target`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import rsd_planner
+from rsd_planner.errors import ParameterError, PlannerError
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(name="rsd_planner", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+def main() -> None:
+    """Entry point: every PlannerError becomes one line on stderr."""
+    try:
+        app()
+    except PlannerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_ERROR)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(rsd_planner.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A reasoning driving planner for ROS 2: evaluate it on recordings, check a checkpoint."""
+
+
+@app.command()
+def evaluate(
+    bags: Annotated[
+        list[Path], typer.Argument(metavar="BAG...", help="rosbag2 directories, or .mcap, .db3 or .bag files.")
+    ],
+    out: Annotated[Path, typer.Option(help="Directory for the results; made if it is not there.")],
+    model: Annotated[Path | None, typer.Option(help="Model directory.", show_default="the bundled demo model")] = None,
+    camera: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID=TOPIC", help="Topic of a camera, repeatable.", show_default="by type and name"),
+    ] = None,
+    odometry: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Odometry topic.", show_default="by type")
+    ] = None,
+    stride: Annotated[int, typer.Option(help="Plan at every N-th tick of 0.1 s.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of flow noise and sampling; fixes every plan.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+) -> None:
+    """Plan along recordings and compare with what the vehicle then did.
+
+    Writes plans.jsonl, summary.json, index.html and, per recording, an MCAP with the plans beside the inputs.
+    """
+    cameras = _cameras(camera or [])
+    try:
+        from rich.console import Console
+
+        from rsd_planner.demo.model import demo_model_dir
+        from rsd_planner.evaluation.digest import print_digest
+        from rsd_planner.evaluation.evaluate import Request
+        from rsd_planner.evaluation.evaluate import evaluate as run
+        from rsd_planner.planner import PlannerSettings
+
+        settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
+        request = Request(bags, model or demo_model_dir(), out, settings, stride, cameras, odometry)
+        result = run(request, Console(stderr=True))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    print_digest(result, Console())
+    print(f"wrote {out / 'index.html'}")
+    if result.stopped:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+@app.command()
+def check_target(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder laid out like one of test/golden.")],
+) -> None:
+    """Compare a checkpoint, as loaded here, with recorded outputs of the public implementation."""
+    from rsd_planner.evaluation.check_target import run
+
+    if not run(directory):
+        raise typer.Exit(1)
+
+
+def _cameras(flags: Sequence[str]) -> dict[int, str]:
+    """Camera id -> topic from `ID=TOPIC`."""
+    cameras: dict[int, str] = {}
+    for flag in flags:
+        number, separator, topic = flag.partition("=")
+        if not separator or not number.isdecimal() or not topic:
+            raise ParameterError(f"--camera {flag}: expected ID=TOPIC, such as 1=/camera/front/image/compressed")
+        if int(number) in cameras:
+            raise ParameterError(f"--camera {flag}: camera {number} is given twice")
+        cameras[int(number)] = topic
+    return cameras
