@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from rsd_planner.messages.stamps import stamp_ns
-from rsd_planner.ros.process import stop_on_signals
+from rsd_planner.ros.process import start_rclpy, stop_on_signals
 
 STEP_S = 0.1  # between two poses of a path
 KEPT = 20  # halves of plans that wait for their other half
@@ -25,12 +25,11 @@ def main(args: list[str] | None = None) -> None:
     """Print until SIGINT or SIGTERM, or until `--count` plans have been printed; exit code 0."""
     stop = stop_on_signals()
     import rclpy
-    from rclpy.signals import SignalHandlerOptions
     from rclpy.utilities import remove_ros_args
 
     argv = sys.argv if args is None else args
     options = _parser().parse_args(remove_ros_args(argv)[1:])
-    rclpy.init(args=argv, signal_handler_options=SignalHandlerOptions.NO)
+    start_rclpy(argv)
     node = rclpy.create_node("echo_plans")
     printer = PlanPrinter(Console(highlight=False))
     _subscribe(node, options.node, printer)

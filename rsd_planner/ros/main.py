@@ -8,7 +8,7 @@ import threading
 import traceback
 from typing import TYPE_CHECKING
 
-from rsd_planner.ros.process import stop_on_signals
+from rsd_planner.ros.process import start_rclpy, stop_on_signals
 
 if TYPE_CHECKING:
     from rclpy.executors import Executor
@@ -23,15 +23,10 @@ def main(args: list[str] | None = None) -> None:
     stop = stop_on_signals()
     import rclpy
     from rclpy.executors import SingleThreadedExecutor
-    from rclpy.signals import SignalHandlerOptions
 
     from rsd_planner.ros.node import PlannerNode
 
-    # rclpy's own handlers would invalidate the context before the shutdown transition can run.
-    try:
-        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
-    except Exception as error:  # rcl explains malformed arguments and parameter files
-        sys.exit(f"error: {error}")
+    start_rclpy(sys.argv if args is None else args)
     node = PlannerNode()
     executor = SingleThreadedExecutor()
     executor.add_node(node)

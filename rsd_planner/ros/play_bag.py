@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rsd_planner.errors import BagError
-from rsd_planner.ros.process import stop_on_signals
+from rsd_planner.ros.process import fail, start_rclpy, stop_on_signals
 
 if TYPE_CHECKING:
     from threading import Event
@@ -31,18 +31,17 @@ def main(args: list[str] | None = None) -> None:
     """Play one bag; exit code 0 at its end and on SIGINT or SIGTERM, 2 if it cannot be played."""
     stop = stop_on_signals()
     import rclpy
-    from rclpy.signals import SignalHandlerOptions
     from rclpy.utilities import remove_ros_args
 
     argv = sys.argv if args is None else args
     options = _parser().parse_args(remove_ros_args(argv)[1:])
-    rclpy.init(args=argv, signal_handler_options=SignalHandlerOptions.NO)
+    start_rclpy(argv)
     node = rclpy.create_node("play_bag")
     try:
         with _opened(options.bag) as reader:
             _play(node, reader, options, stop)
     except BagError as error:
-        sys.exit(_report(error))
+        fail(error)
     finally:
         node.destroy_node()
         rclpy.try_shutdown()
@@ -64,11 +63,6 @@ def _positive(text: str) -> float:
     return value
 
 
-def _report(error: BagError) -> int:
-    print(f"error: {error}", file=sys.stderr)
-    return 2
-
-
 @contextmanager
 def _opened(bag: Path) -> Iterator[Reader]:
     from rosbags.rosbag2 import Reader, ReaderError
@@ -85,27 +79,29 @@ def _play(node: Node, reader: Reader, options: argparse.Namespace, stop: Event) 
     clock = _create(node, "rosgraph_msgs/msg/Clock", "/clock") if options.clock else None
     _wait_for_subscribers(publishers, options.wait, stop)
     count, begun = 0, time.monotonic()
-    for connection, stamp_ns, data in reader.messages(connections=list(publishers)):
+    played = [connection for connection in reader.connections if connection.id in publishers]
+    for connection, stamp_ns, data in reader.messages(connections=played):
         due = begun + (stamp_ns - reader.start_time) / 1e9 / options.rate
         _pass_time(due, begun, reader.start_time, options.rate, clock, stop)
         if stop.is_set():
             break
-        publishers[connection].publish(data)
+        publishers[connection.id].publish(data)
         count += 1
     for publisher in publishers.values():
         _wait_until_received(publisher)
     print(f"play_bag: {count} messages in {time.monotonic() - begun:.1f} s", flush=True)
 
 
-def _publishers(node: Node, reader: Reader) -> dict[Any, Any]:
+def _publishers(node: Node, reader: Reader) -> dict[int, Any]:
+    """A publisher per connection of the bag, by its id."""
     publishers = {}
     for connection in reader.connections:
         try:
-            publishers[connection] = _create(node, connection.msgtype, connection.topic)
+            publisher = publishers[connection.id] = _create(node, connection.msgtype, connection.topic)
         except LookupError as error:
             print(f"play_bag: {connection.topic} is left out: {error}", file=sys.stderr)
             continue
-        print(f"play_bag: {connection.msgtype} on {publishers[connection].topic_name}", flush=True)
+        print(f"play_bag: {connection.msgtype} on {publisher.topic_name}", flush=True)
     if not publishers:
         raise BagError(f"{reader.path}: found no topic of an installed message type, expected at least one")
     return publishers
@@ -121,7 +117,7 @@ def _create(node: Node, message_type: str, topic: str) -> Any:
     return node.create_publisher(MessageTypes()[message_type], topic, profile)
 
 
-def _wait_for_subscribers(publishers: dict[Any, Any], longest_s: float, stop: Event) -> None:
+def _wait_for_subscribers(publishers: dict[int, Any], longest_s: float, stop: Event) -> None:
     """Until somebody listens and, for a moment, nobody new has come."""
     deadline = time.monotonic() + longest_s
     listened_to: list[int] = []
@@ -138,16 +134,20 @@ def _wait_for_subscribers(publishers: dict[Any, Any], longest_s: float, stop: Ev
 
 def _pass_time(due: float, begun: float, start_ns: int, rate: float, clock: Any, stop: Event) -> None:
     """Sleep until `due` (monotonic, s), with /clock ticking."""
+    while (left := due - time.monotonic()) > 0 and not stop.is_set():
+        if clock is None:
+            stop.wait(left)
+        else:
+            clock.publish(_clock_message(start_ns + int((due - left - begun) * rate * 1e9)))
+            stop.wait(min(left, CLOCK_PERIOD_S))
+
+
+def _clock_message(now_ns: int) -> Any:
     from builtin_interfaces.msg import Time
     from rosgraph_msgs.msg import Clock
 
-    while True:
-        now = time.monotonic()
-        if clock is not None:
-            sec, nanosec = divmod(start_ns + int((min(now, due) - begun) * rate * 1e9), 10**9)
-            clock.publish(Clock(clock=Time(sec=sec, nanosec=nanosec)))
-        if now >= due or stop.wait(min(due - now, CLOCK_PERIOD_S)):
-            return
+    sec, nanosec = divmod(now_ns, 10**9)
+    return Clock(clock=Time(sec=sec, nanosec=nanosec))
 
 
 def _wait_until_received(publisher: Any) -> None:

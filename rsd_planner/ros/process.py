@@ -1,10 +1,12 @@
-"""What the package's ROS processes have in common: they stop on SIGINT and SIGTERM, quietly and with exit code 0."""
+"""What the package's ROS programs have in common: how they start, and that they stop quietly with exit code 0."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from types import FrameType
+from typing import NoReturn
 
 
 def stop_on_signals() -> threading.Event:
@@ -17,3 +19,23 @@ def stop_on_signals() -> threading.Event:
     signal.signal(signal.SIGINT, on_signal)
     signal.signal(signal.SIGTERM, on_signal)
     return stop
+
+
+def start_rclpy(arguments: list[str]) -> None:
+    """Initialise rclpy without its signal handlers: they invalidate the context before anything can be shut down.
+
+    Ends the program if the ROS arguments or a parameter file cannot be read.
+    """
+    import rclpy
+    from rclpy.signals import SignalHandlerOptions
+
+    try:
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+    except Exception as error:  # rcl raises several kinds, all of which explain themselves
+        fail(error)
+
+
+def fail(error: object) -> NoReturn:
+    """Say in one line what is wrong, and end with exit code 2."""
+    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    sys.exit(2)

@@ -3,19 +3,31 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 os.environ["ROS_DOMAIN_ID"] = str(os.getpid() % 100 + 1)
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+os.environ["OMP_NUM_THREADS"] = "1"  # small models are slowed down by threads that wait for each other
 
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.parameter import Parameter
+from ros_peer import MODEL, Peer
+from ros_process import Program
 
 from rsd_planner.ros.main import spin
 from rsd_planner.ros.node import PlannerNode
-from ros_peer import MODEL, Peer
+
+# A slow machine is no reason to fail: what is about age says so itself.
+DEFAULTS = {
+    "model": str(MODEL),
+    "max_reasoning_tokens": 16,
+    "cameras": ["front"],
+    "camera_ids": [1],
+    "max_input_age": 60.0,
+}
 
 MakeNode = Callable[..., PlannerNode]
 
@@ -33,7 +45,7 @@ def make_node(context: None) -> Iterator[MakeNode]:
     running = []
 
     def start(load: Callable | None = None, **parameters: object) -> PlannerNode:
-        given = {"model": str(MODEL), "cameras": ["front"], "camera_ids": [1], **parameters}
+        given = {**DEFAULTS, **parameters}
         overrides = [Parameter(name, value=value) for name, value in given.items()]
         arguments = {} if load is None else {"load": load}
         node = PlannerNode(parameter_overrides=overrides, **arguments)
@@ -60,3 +72,17 @@ def peer(context: None) -> Iterator[Peer]:
     peer = Peer()
     yield peer
     peer.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Start programs of rsd_planner.ros by module name; what still runs at the end of the test is killed."""
+    programs: list[Program] = []
+
+    def start(module: str, *arguments: str) -> Program:
+        programs.append(Program(tmp_path / f"{len(programs)}.log", module, *arguments))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.end()

@@ -10,10 +10,10 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from nav_msgs.msg import Odometry, Path
-from rcl_interfaces.srv import SetParameters
+from rcl_interfaces.srv import GetParameters, SetParameters
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
-from rclpy.parameter import Parameter
+from rclpy.parameter import Parameter, parameter_value_to_python
 from sensor_msgs.msg import CompressedImage
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
@@ -92,6 +92,11 @@ class Peer:
         request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
         return self.call(self._parameters, request).results[0]
 
+    def parameter_of(self, node: str, name: str) -> object:
+        """A parameter of any running node."""
+        client = self.node.create_client(GetParameters, f"{node}/get_parameters")
+        return parameter_value_to_python(self.call(client, GetParameters.Request(names=[name])).values[0])
+
     def reset(self) -> Trigger.Response:
         return self.call(self._resets, Trigger.Request())
 
@@ -122,10 +127,13 @@ class Peer:
             self.drive(0.1, **what)
             self.spin_for(0.1)
 
-    def publish_image(self, stamp_ns: int, data: bytes | None = None) -> None:
+    def image(self, stamp_ns: int, data: bytes | None = None) -> CompressedImage:
         message = CompressedImage(format="jpeg", data=jpeg() if data is None else data)
-        self._stamp(message.header, stamp_ns, "camera_front")
-        self.images.publish(message)
+        self._stamp(message.header, stamp_ns, "camera")
+        return message
+
+    def publish_image(self, stamp_ns: int, data: bytes | None = None) -> None:
+        self.images.publish(self.image(stamp_ns, data))
 
     def publish_odometry(self, stamp_ns: int, x: float | None = None, frame_id: str = "odom") -> None:
         message = Odometry(child_frame_id="vehicle")
@@ -139,6 +147,10 @@ class Peer:
         """A value of the newest diagnostics."""
         status = self.statuses.get(part)
         return next((value.value for value in status.values if value.key == key), None) if status else None
+
+    def message(self, part: str) -> str:
+        """The summary of a part in the newest diagnostics."""
+        return self.statuses[part].message if part in self.statuses else ""
 
     def stamps(self) -> list[int]:
         """t0 of the paths received, ns."""

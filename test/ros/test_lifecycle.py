@@ -1,9 +1,7 @@
-"""Transitions, over the lifecycle services of a real node."""
+"""Transitions, over the lifecycle services of a real node with the golden model."""
 
 import threading
 
-import pytest
-from rclpy.parameter import Parameter
 from ros_peer import ACTIVATE, CLEANUP, CONFIGURE, DEACTIVATE, MODEL
 
 from rsd_planner.ros.worker import load_planner
@@ -13,7 +11,142 @@ def test_configure_fails_with_a_reason_and_succeeds_once_the_parameter_is_fixed(
     make_node(model="/no/such/model")
     assert not peer.transition(CONFIGURE)
     assert peer.state() == "unconfigured"
-    peer.until(lambda: "/no/such/model" in (peer.statuses["model"].message if "model" in peer.statuses else ""))
+    peer.until(lambda: "'/no/such/model'" in peer.message("model"))
     assert peer.set_parameter("model", str(MODEL)).successful
     assert peer.transition(CONFIGURE)
     assert peer.state() == "inactive"
+
+
+def test_cameras_the_model_was_not_trained_for_are_refused_by_name(make_node, peer):
+    make_node(cameras=["rear"], camera_ids=[4])
+    assert not peer.transition(CONFIGURE)
+    peer.until(
+        lambda: "'camera_ids': found [4], expected ids that Alpamayo R1 was trained for" in peer.message("model")
+    )
+
+
+def test_an_unexpected_error_while_loading_leaves_the_node_unconfigured_and_usable(make_node, peer):
+    attempts = []
+
+    def load(parameters):
+        attempts.append(parameters)
+        if len(attempts) == 1:
+            raise RuntimeError("out of memory")
+        return load_planner(parameters)
+
+    make_node(load)
+    assert not peer.transition(CONFIGURE)
+    peer.until(lambda: "out of memory" in peer.message("model"))
+    assert peer.transition(CONFIGURE)
+
+
+def test_parameters_are_frozen_while_configured_and_free_again_after_cleanup(make_node, peer):
+    make_node()
+    assert peer.transition(CONFIGURE)
+    refused = peer.set_parameter("temperature", 0.5)
+    assert not refused.successful
+    assert "temperature" in refused.reason
+    assert "clean it up first" in refused.reason
+    assert peer.transition(CLEANUP)
+    assert peer.set_parameter("temperature", 0.5).successful
+
+
+def test_a_transition_that_is_not_possible_is_refused_and_survived(make_node, peer):
+    make_node()
+    assert not peer.transition(ACTIVATE)
+    assert peer.state() == "unconfigured"
+
+
+def test_output_stops_on_deactivate_and_goes_on_after_activate(make_node, peer):
+    make_node()
+    peer.activate()
+    newest = peer.drive()
+    peer.until(lambda: newest in peer.stamps())
+    assert peer.transition(DEACTIVATE)
+    while_inactive = peer.drive()
+    peer.spin_for(1.0)
+    assert peer.stamps()[-1] == newest
+    assert peer.transition(ACTIVATE)
+    peer.spin_for(0.5)
+    assert while_inactive not in peer.stamps()  # nothing seen before the activation is planned on
+    after = peer.drive()
+    peer.until(lambda: after in peer.stamps())
+
+
+def test_a_plan_under_way_at_deactivate_is_never_published(make_node, peer):
+    planning, go_on = threading.Event(), threading.Event()
+
+    make_node(_held_up(planning, go_on))
+    peer.activate()
+    held_up = peer.drive()
+    peer.until(planning.is_set)
+    assert peer.transition(DEACTIVATE)
+    assert peer.transition(ACTIVATE)
+    go_on.set()
+    newest = peer.drive()
+    peer.until(lambda: newest in peer.stamps())
+    assert held_up not in peer.stamps()
+    peer.until(lambda: peer.value("inference", "outdated") == "1")
+
+
+def test_a_plan_under_way_at_reset_is_never_published_and_the_history_starts_anew(make_node, peer):
+    planning, go_on = threading.Event(), threading.Event()
+    make_node(_held_up(planning, go_on))
+    peer.activate()
+    held_up = peer.drive()
+    peer.until(planning.is_set)
+    assert peer.reset().success
+    go_on.set()
+    peer.drive(0.3)
+    peer.spin_for(1.0)
+    assert not peer.paths  # three poses are no history
+    newest = peer.drive()
+    peer.until(lambda: newest in peer.stamps())
+    assert held_up not in peer.stamps()
+
+
+def test_shutdown_transition_ends_in_finalized(make_node, peer):
+    from lifecycle_msgs.msg import Transition
+
+    make_node()
+    peer.activate()
+    assert peer.transition(Transition.TRANSITION_ACTIVE_SHUTDOWN)
+    assert peer.state() == "finalized"
+
+
+def test_autostart_needs_no_manager(make_node, peer):
+    make_node(autostart=True)
+    peer.until(lambda: peer.state() == "active")
+
+
+def test_cycles_leave_nothing_behind(make_node, peer):
+    node = make_node()
+    counts = []
+    for _ in range(10):
+        assert peer.transition(CONFIGURE)
+        assert peer.transition(ACTIVATE)
+        assert peer.transition(DEACTIVATE)
+        assert peer.transition(CLEANUP)
+        entities = [node.publishers, node.subscriptions, node.services, node.timers, node.guards, node.waitables]
+        workers = sum(thread.name.startswith("planner") for thread in threading.enumerate())
+        counts.append([workers, *(len(list(each)) for each in entities)])
+    assert counts == [counts[0]] * 10
+    assert counts[0][0] == 0
+
+
+def _held_up(planning, go_on):
+    """The golden model, whose first plan waits for a sign."""
+
+    def load(parameters):
+        planner = load_planner(parameters)
+        plan = planner.plan
+
+        def first_waits(observation):
+            planning.set()
+            assert go_on.wait(30)
+            return plan(observation)
+
+        planner.plan = first_waits
+        return planner
+
+    return load
