@@ -21,15 +21,12 @@ STEP_S = 0.1  # between two poses of a path
 KEPT = 20  # halves of plans that wait for their other half
 
 
-def main(args: list[str] | None = None) -> None:
+def main() -> None:
     """Print until SIGINT or SIGTERM, or until `--count` plans have been printed; exit code 0."""
     stop = stop_on_signals()
     import rclpy
-    from rclpy.utilities import remove_ros_args
 
-    argv = sys.argv if args is None else args
-    options = _parser().parse_args(remove_ros_args(argv)[1:])
-    start_rclpy(argv)
+    options = _parser().parse_args(start_rclpy(sys.argv))
     node = rclpy.create_node("echo_plans")
     printer = PlanPrinter(Console(highlight=False))
     _subscribe(node, options.node, printer)

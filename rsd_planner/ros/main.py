@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FINISH_TIMEOUT_S = 5.0
 
 
-def main(args: list[str] | None = None) -> None:
+def main() -> None:
     """Run the node until SIGINT or SIGTERM; exit code 0 then, in whatever state it is."""
     stop = stop_on_signals()
     import rclpy
@@ -26,7 +26,7 @@ def main(args: list[str] | None = None) -> None:
 
     from rsd_planner.ros.node import PlannerNode
 
-    start_rclpy(sys.argv if args is None else args)
+    start_rclpy(sys.argv)
     node = PlannerNode()
     executor = SingleThreadedExecutor()
     executor.add_node(node)

@@ -9,7 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from rclpy.node import Node
+    from rosbags.interfaces import Connection
     from rosbags.rosbag2 import Reader
 
 CLOCK_PERIOD_S = 0.01
@@ -27,18 +28,15 @@ SETTLE_S = 1.0
 DEPTH = 100
 
 
-def main(args: list[str] | None = None) -> None:
+def main() -> None:
     """Play one bag; exit code 0 at its end and on SIGINT or SIGTERM, 2 if it cannot be played."""
     stop = stop_on_signals()
     import rclpy
-    from rclpy.utilities import remove_ros_args
 
-    argv = sys.argv if args is None else args
-    options = _parser().parse_args(remove_ros_args(argv)[1:])
-    start_rclpy(argv)
+    options = _parser().parse_args(start_rclpy(sys.argv))
     node = rclpy.create_node("play_bag")
     try:
-        with _opened(options.bag) as reader:
+        with closing(_opened(options.bag)) as reader:
             _play(node, reader, options, stop)
     except BagError as error:
         fail(error)
@@ -63,15 +61,22 @@ def _positive(text: str) -> float:
     return value
 
 
-@contextmanager
-def _opened(bag: Path) -> Iterator[Reader]:
-    from rosbags.rosbag2 import Reader, ReaderError
+def _opened(bag: Path) -> Reader:
+    from rosbags.rosbag2 import Reader
 
     try:
-        with Reader(bag) as reader:
-            yield reader
-    except (ReaderError, OSError, EOFError) as error:
+        reader = Reader(bag)
+        reader.open()
+    except Exception as error:  # what parsing a damaged file trips over can be nearly anything
         raise BagError(f"{bag}: {error}; expected a rosbag2 directory (sqlite3 or MCAP)") from error
+    return reader
+
+
+def _recorded(reader: Reader, connections: list[Connection]) -> Iterator[tuple[Connection, int, bytes]]:
+    try:
+        yield from reader.messages(connections=connections)
+    except Exception as error:
+        raise BagError(f"{reader.path}: cannot be read any further: {error}") from error
 
 
 def _play(node: Node, reader: Reader, options: argparse.Namespace, stop: Event) -> None:
@@ -80,7 +85,7 @@ def _play(node: Node, reader: Reader, options: argparse.Namespace, stop: Event) 
     _wait_for_subscribers(publishers, options.wait, stop)
     count, begun = 0, time.monotonic()
     played = [connection for connection in reader.connections if connection.id in publishers]
-    for connection, stamp_ns, data in reader.messages(connections=played):
+    for connection, stamp_ns, data in _recorded(reader, played):
         due = begun + (stamp_ns - reader.start_time) / 1e9 / options.rate
         _pass_time(due, begun, reader.start_time, options.rate, clock, stop)
         if stop.is_set():

@@ -21,18 +21,21 @@ def stop_on_signals() -> threading.Event:
     return stop
 
 
-def start_rclpy(arguments: list[str]) -> None:
+def start_rclpy(arguments: list[str]) -> list[str]:
     """Initialise rclpy without its signal handlers: they invalidate the context before anything can be shut down.
 
-    Ends the program if the ROS arguments or a parameter file cannot be read.
+    Ends the program if the ROS arguments or a parameter file cannot be read. Returns the other arguments.
     """
     import rclpy
     from rclpy.signals import SignalHandlerOptions
+    from rclpy.utilities import remove_ros_args
 
     try:
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     except Exception as error:  # rcl raises several kinds, all of which explain themselves
         fail(error)
+    others: list[str] = remove_ros_args(arguments)[1:]
+    return others
 
 
 def fail(error: object) -> NoReturn:

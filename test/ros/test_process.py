@@ -35,6 +35,7 @@ def test_a_bag_played_in_real_time_becomes_plans_stamped_with_image_stamps(run, 
     assert player.wait() == 0, player.output
     assert node.stop(signal.SIGINT) == 0, node.output
     assert "Traceback" not in node.output
+    assert "has no effect" not in node.output  # every parameter of the file is known
 
     images = stamps_in(bag, "/camera/front/image/compressed")
     stamps = peer.stamps()
