@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from rsd_planner.decoding.logits import Sampling
-from rsd_planner.decoding.loop import Closing, decode
+from rsd_planner.decoding.loop import decode
+from rsd_planner.decoding.reasoning import Closing
 from rsd_planner.errors import CheckpointError
 from rsd_planner.scene.observation import STEP_NS, EgoHistory, Frame, Observation, Pose
 from rsd_planner.target.action_space import roll_out, solve_v0

@@ -13,11 +13,8 @@ def print_digest(result: Evaluation, console: Console) -> None:
     """Prints counts, errors, latency and what to keep in mind."""
     for bag in result.bags:
         skipped = ", ".join(f"{count} {reason}" for reason, count in bag.skipped.most_common())
-        _line(
-            console,
-            f"{bag.name}: {bag.plans} plans, {bag.skipped.total()} ticks skipped"
-            + (f" ({skipped})" if skipped else ""),
-        )
+        why = f", skipped: {skipped}" if skipped else ""
+        _line(console, f"{bag.name}: planned {bag.plans} of {bag.ticks_done} ticks{why}")
     table = Table("horizon", "plans", "ADE", "ADE const. vel.", "FDE", "FDE const. vel.")
     for row in error_table(result.records):
         values = [row[who][what] for what in ("ade_m", "fde_m") for who in ("plan", "constant_velocity")]

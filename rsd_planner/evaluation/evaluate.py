@@ -57,7 +57,8 @@ def evaluate(request: Request, console: Console) -> Evaluation:
     """
     if request.stride < 1:
         raise ParameterError(f"--stride is {request.stride}, expected 1 or more")
-    _prepare(request.out)
+    if request.out.exists() and not request.out.is_dir():
+        raise ParameterError(f"--out: {request.out} is a file, expected a directory or a new name")
     with ExitStack() as stack:
         bags = [stack.enter_context(open_bag(path)) for path in request.bags]
         inputs = [resolve(str(bag.path), bag.topics, request.cameras, request.odometry) for bag in bags]
@@ -68,7 +69,8 @@ def evaluate(request: Request, console: Console) -> Evaluation:
         planner.warm_up()
         result = Evaluation(planner.info, request.planner, request.stride)
         result.bags = _new_results(bags, inputs, request)
-        with writing_to(request.out):
+        with _writing_to(request.out):
+            request.out.mkdir(parents=True, exist_ok=True)
             damage = _run_all(bags, result, planner, request, console)
             write_summary(result, request.out / "summary.json")
             write_page(result, request.out / "index.html")
@@ -257,15 +259,8 @@ def _no_plan(result: Evaluation) -> str:
     return f"{names}: no plan could be made; {reasons or 'no image of the reference camera'}"
 
 
-def _prepare(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise ParameterError(f"--out: {out} is a file, expected a directory or a new name")
-    with writing_to(out):
-        out.mkdir(parents=True, exist_ok=True)
-
-
 @contextmanager
-def writing_to(out: Path) -> Iterator[None]:
+def _writing_to(out: Path) -> Iterator[None]:
     """Explains a full disk or missing permission in one line."""
     try:
         yield

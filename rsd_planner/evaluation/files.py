@@ -8,5 +8,9 @@ from pathlib import Path
 def write_whole(path: Path, text: str) -> None:
     """Writes UTF-8 text; a reader never sees half of it, whenever the process ends."""
     part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

@@ -23,7 +23,8 @@ background:var(--alert-page)}
 .tile span,.tile small{color:var(--muted);font-size:13px}.tile b{font-size:25px;line-height:1.3}
 article{padding:14px;margin:0 0 14px}
 .scene{display:grid;grid-template-columns:minmax(0,2fr) minmax(0,3fr);gap:14px;align-items:center}
-.cameras{display:grid;gap:6px}.cameras.many{grid-template-columns:1fr 1fr}
+.cameras{display:grid;gap:6px;grid-template-columns:repeat(var(--others),1fr)}
+.cameras figure:first-child{grid-column:1/-1}
 figure{margin:0}img{width:100%;display:block;border-radius:5px}figcaption{font-size:12px}
 svg{width:100%;height:auto;display:block}svg text{font-family:inherit!important}
 blockquote{margin:12px 0 6px;padding:4px 14px;border-left:4px solid var(--plan);font-size:17px;white-space:pre-line}

@@ -30,7 +30,7 @@ class _Bar:
 
     def at(self, seconds: float, plans: int, skipped: int) -> None:
         assert self._task is not None
-        self._bar.update(self._task, completed=seconds, counts=f"{plans} plans, {skipped} skipped")
+        self._bar.update(self._task, completed=seconds, counts=f"{plans} planned, {skipped} skipped")
 
 
 class _Lines:
@@ -46,7 +46,7 @@ class _Lines:
         if part > self._printed:
             self._printed = part
             self._console.print(
-                f"{self._name}: {seconds:.1f} of {self._duration_s:.1f} s, {plans} plans, {skipped} skipped",
+                f"{self._name}: {seconds:.1f} of {self._duration_s:.1f} s, {plans} planned, {skipped} skipped",
                 highlight=False,
                 soft_wrap=True,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from rsd_planner.evaluation.page import document
 from rsd_planner.evaluation.results import BagResult, Evaluation, Picture, PlanRecord
 from rsd_planner.evaluation.summary import summarize
 
+FRONT = 1  # camera id
 Numbers = dict[str, Any]
 
 
@@ -86,23 +87,33 @@ def _plans(pictures: Sequence[Picture]) -> str:
 
 def _card(picture: Picture) -> str:
     record = picture.record
-    images = "".join(
-        f'<figure><img alt="camera {number} at t0" src="data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}">'
-        f"<figcaption>camera {number}</figcaption></figure>"
-        for number, jpeg in picture.jpegs.items()
-    )
     reasoning = escape(record.reasoning) or "<i>nothing was said</i>"
     held = f'<p class="withheld">The node would withhold it: {escape(record.withheld)}</p>' if record.withheld else ""
     facts = "".join(f"<span>{escape(fact)}</span>" for fact in _facts(record))
-    many = " many" if len(picture.jpegs) > 1 else ""
     return (
-        f'<article><div class="scene"><div class="cameras{many}">{images}</div>{plots.top_view(record)}</div>'
+        f'<article><div class="scene">{_cameras(picture.jpegs)}{plots.top_view(record)}</div>'
         f'<blockquote>{reasoning}</blockquote>{held}<p class="facts">{facts}</p></article>'
     )
 
 
+def _cameras(jpegs: Mapping[int, bytes]) -> str:
+    """The frames at t0: the front camera large, the others in a row below."""
+    large = FRONT if FRONT in jpegs else min(jpegs)
+    images = "".join(
+        f'<figure><img alt="camera {number} at t0" src="{_data_url(jpegs[number])}">'
+        f"<figcaption>camera {number}</figcaption></figure>"
+        for number in sorted(jpegs, key=lambda number: (number != large, number))
+    )
+    return f'<div class="cameras" style="--others:{max(1, len(jpegs) - 1)}">{images}</div>'
+
+
+def _data_url(jpeg: bytes) -> str:
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
+
+
 def _facts(record: PlanRecord) -> Iterator[str]:
-    yield f"t0 = {record.stamp_ns / 1e9:.2f} s"
+    first_ns = int(record.track.arrays()[0][0])
+    yield f"t0 = {record.stamp_ns / 1e9:.2f} s, {(record.stamp_ns - first_ns) / 1e9:.1f} s into the drive"
     yield f"v0 = {record.v0:.1f} m/s"
     error, baseline = record.errors()
     if len(error):

@@ -53,17 +53,19 @@ class Ticks:
             self._pending[-1].reason, self._pending[-1].detail = reason, detail
 
     def reached(self, t0_ns: int) -> bool:
-        """Resolves the ticks up to t0: the newest of them is the one to be planned at t0, the others are skipped.
+        """Resolves the ticks up to t0.
 
         Returns:
-            Whether there is one.
+            Whether one of them is to be planned at t0: the last, if t0 is less than half a step later. The others are
+            skipped.
         """
-        passed = []
+        reached = False
         while self._pending and self._pending[0].stamp_ns <= t0_ns:
-            passed.append(self._pending.popleft())
-        for tick in passed[:-1]:
-            self._skip(tick)
-        return bool(passed)
+            tick = self._pending.popleft()
+            reached = t0_ns - tick.stamp_ns < STEP_NS // 2
+            if not reached:
+                self._skip(tick)
+        return reached
 
     def failed(self, reason: str, detail: str) -> None:
         """Counts a tick that was reached and could not be planned."""

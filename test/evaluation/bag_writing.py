@@ -36,6 +36,7 @@ class Drive:
     pose: Callable[[float], tuple[float, float, float]] = circle
     broken_images: tuple[int, ...] = ()  # indices of images whose JPEG is cut
     no_odometry_between: tuple[float, float] | None = None  # s
+    laps: int = 1  # how often it is recorded, with the same stamps again
 
 
 def write(path: Path, drive: Drive, kind: str = "mcap") -> Path:
@@ -51,10 +52,10 @@ def write(path: Path, drive: Drive, kind: str = "mcap") -> Path:
         serialize = store.serialize_cdr
     with writer:
         connections: dict[str, Any] = {}
-        for topic, stamp_ns, message in _messages(drive, store.types):
+        for topic, log_ns, message in _messages(drive, store.types):
             if topic not in connections:
                 connections[topic] = writer.add_connection(topic, message.__msgtype__, typestore=store)
-            writer.write(connections[topic], stamp_ns, bytes(serialize(message, message.__msgtype__)))
+            writer.write(connections[topic], log_ns, bytes(serialize(message, message.__msgtype__)))
     return path
 
 
@@ -64,6 +65,13 @@ def storage_file(bag: Path) -> Path:
 
 
 def _messages(drive: Drive, types: Mapping[str, Any]) -> Iterator[tuple[str, int, Any]]:
+    """Topic, time of recording and message."""
+    for lap in range(drive.laps):
+        for topic, stamp_ns, message in _lap(drive, types):
+            yield topic, stamp_ns + lap * round((drive.seconds + 1) * 1e9), message
+
+
+def _lap(drive: Drive, types: Mapping[str, Any]) -> Iterator[tuple[str, int, Any]]:
     for step in range(round(drive.seconds * 50) + 1):
         seconds = step / 50
         stamp_ns = START_NS + step * 20_000_000

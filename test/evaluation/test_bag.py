@@ -39,8 +39,8 @@ def test_messages_are_ros2_messages_whatever_the_recording(tmp_path: Path, kind:
     with open_bag(write(tmp_path / "drive", Drive(seconds=0.2), kind)) as bag:
         for message in bag.messages(TOPICS):
             again = ros2_types().deserialize_cdr(message.cdr, message.type)
-            assert again.header.stamp == message.message.header.stamp  # type: ignore[attr-defined]
-            assert again.header.frame_id in ("camera", "odom")  # type: ignore[attr-defined]
+            assert again.header.stamp == message.message.header.stamp
+            assert again.header.frame_id in ("camera", "odom")
 
 
 @pytest.mark.parametrize("kind", ["sqlite3", "mcap"])

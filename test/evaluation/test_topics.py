@@ -60,7 +60,7 @@ def test_flags_decide() -> None:
         ([FRONT, ODOMETRY], None, FRONT.name, ["--odometry", "expected nav_msgs/msg/Odometry"]),
     ],
 )
-def test_says_what_was_found_and_which_flag_helps(topics, cameras, odometry, words) -> None:  # type: ignore[no-untyped-def]
+def test_says_what_was_found_and_which_flag_helps(topics, cameras, odometry, words) -> None:
     with pytest.raises(BagError) as error:
         resolve("drive.mcap", topics, cameras, odometry)
     message = str(error.value)
