@@ -22,7 +22,7 @@ setup(
     python_requires=">=3.10",
     install_requires=(HERE / "requirements.txt").read_text().split(),
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["py.typed"], f"{NAME}.demo": ["bag/*"]},
+    package_data={NAME: ["py.typed"], f"{NAME}.demo": ["bag/*", "node.yaml"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),

@@ -1,0 +1,5 @@
+"""`python -m rsd_planner`: the command line."""
+
+from rsd_planner.cli import main
+
+main()
