@@ -1,0 +1,1 @@
+"""A procedural driving world: scenes from seeds, an ego that drives them, pictures, reasoning labels, a dataset."""
