@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 
 import rsd_planner
@@ -20,7 +21,7 @@ from rsd_planner.evaluation.results import BagResult, Evaluation, PlanRecord
 from rsd_planner.plan import StageTimes
 
 STAGES = tuple(field.name for field in fields(StageTimes))
-LIBRARIES = ("torch", "transformers", "numpy", "opencv-python-headless", "rosbags")
+LIBRARIES = ("torch", "transformers", "numpy", "rosbags")
 SUSPICIOUS_SHARE = 1e-3  # of the distance travelled
 SUSPICIOUS_PLANS, SUSPICIOUS_STEPS = 5, 30
 
@@ -49,8 +50,12 @@ def summarize(result: Evaluation) -> dict[str, Any]:
         "finish_reasons": dict(Counter(record.finish_reason for record in records)),
         "vision_features": {"encoded": encoded, "reused": reused, "hit_rate": hit_rate(records)},
         "bags": [_bag(bag) for bag in result.bags],
-        "versions": {"rsd_planner": rsd_planner.__version__, "python": platform.python_version()}
-        | {name: version(name) for name in LIBRARIES},
+        "versions": {
+            "rsd_planner": rsd_planner.__version__,
+            "python": platform.python_version(),
+            "opencv": cv2.__version__,
+            **{name: version(name) for name in LIBRARIES},
+        },
     }
 
 

@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from rosbags.highlevel import AnyReader
 from rsd_planner.demo.model import demo_model_dir
 from rsd_planner.errors import BagError, ParameterError
 from rsd_planner.evaluation.evaluate import Request, evaluate
+from rsd_planner.evaluation.report import render
 from rsd_planner.evaluation.results import PICTURES, Evaluation
+from rsd_planner.evaluation.summary import summarize
 from rsd_planner.planner import PlannerSettings
 
 CARND = Path(__file__).parents[3] / "shared" / "data" / "carnd_highway"
@@ -170,6 +173,22 @@ def test_the_page_shows_it_all_and_needs_nothing_else(circle_out: Path) -> None:
     assert not re.search(r'(src|href)="(?!data:|#)', page)
     assert "http" not in re.sub(r'xmlns(:xlink)?="[^"]*"|"http://www.w3.org/[^"]*"', "", page)
     assert len(page) < 5_000_000
+
+
+def test_withheld_plans_are_counted_and_shown_and_text_stays_text(tmp_path: Path) -> None:
+    result = run([write(tmp_path / "short", Drive(seconds=2.1))], tmp_path / "out", stride=10)
+    record = replace(
+        result.records[0], withheld="reverse: the path runs 3.00 m backwards", reasoning="<b>go & stop</b>"
+    )
+    result.records[0] = record
+    result.pictures.kept[0] = replace(result.pictures.kept[0], record=record)
+    summary = summarize(result)
+    assert summary["withheld"] == {"reverse": 1}
+    assert any("1 of 1 plans would be withheld by the node: 1 reverse" in warning for warning in summary["warnings"])
+    page = render(result)
+    assert "The node would withhold it: reverse" in page
+    assert "&lt;b&gt;go &amp; stop&lt;/b&gt;" in page
+    assert "<b>go" not in page
 
 
 def test_seed_decides(circle_bag: Path, circle_out: Path, tmp_path: Path) -> None:
