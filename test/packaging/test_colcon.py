@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
+
 pytestmark = pytest.mark.skipif(
     shutil.which("cmake") is None or shutil.which("c++") is None, reason="no cmake or C++ compiler on this machine"
 )
@@ -70,6 +72,12 @@ def test_message_package_builds_a_working_message(install: Path) -> None:
         "print(copy.text, copy.sequence)\n"
     )
     assert _run(install, f'{sys.executable} -c "{program}"') == "Keep lane. 7\n"
+
+
+def test_the_node_publishes_it_where_the_workspace_is_sourced(install: Path) -> None:
+    test = ROOT / "test" / "ros" / "test_planning.py"
+    pytest_command = f"{sys.executable} -m pytest -q -p no:cacheprovider --rootdir {ROOT} {test}"
+    assert "1 passed" in _run(install, f"{pytest_command} -k the_typed_reasoning_belongs_to_the_path")
 
 
 def test_executables_lie_where_launch_ros_looks(install: Path) -> None:

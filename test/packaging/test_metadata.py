@@ -34,17 +34,22 @@ def test_manifest_is_valid_and_carries_the_one_version(manifest: str) -> None:
     assert package.licenses == ["Apache-2.0"]
 
 
-def test_every_import_is_a_pinned_requirement() -> None:
+@pytest.mark.parametrize(
+    ("folder", "requirements"), [("rsd_planner", REQUIREMENTS[:2]), ("test", REQUIREMENTS)], ids=["package", "tests"]
+)
+def test_every_import_is_a_pinned_requirement(folder: str, requirements: tuple[str, ...]) -> None:
     distributions = packages_distributions()
-    pinned = {name.lower() for name in _pins("requirements.txt", "requirements-ros.txt")}
+    sources = list((ROOT / folder).rglob("*.py"))
+    ours = {"rsd_planner", "rsd_planner_msgs"} | {source.stem for source in sources}
+    pinned = {name.lower() for name in _pins(*requirements)}
     missing = {}
-    for source in (ROOT / "rsd_planner").rglob("*.py"):
-        for module in _imported(source) - {"rsd_planner", "rsd_planner_msgs"} - sys.stdlib_module_names:
+    for source in sources:
+        for module in _imported(source) - ours - sys.stdlib_module_names:
             owners = {owner.lower().replace("_", "-") for owner in distributions.get(module, [])}
             if not owners & pinned and f"ros-{module}".replace("_", "-") not in pinned:
                 missing[module] = str(source.relative_to(ROOT))
     # part of the wheels' rclpy: its own exact requirements, nothing to pin beside it
-    assert missing.keys() <= {"builtin_interfaces", "rcl_interfaces", "lifecycle_msgs"}, missing
+    assert missing.keys() <= {"builtin_interfaces", "rcl_interfaces"}, missing
 
 
 def _imported(source: Path) -> set[str]:
