@@ -17,6 +17,10 @@ class UnsupportedModelError(CheckpointError):
     """A model that is recognised (or not) and that this version does not run."""
 
 
+class DraftError(CheckpointError):
+    """A draft that does not fit its target, or says too little of itself to tell."""
+
+
 class ObservationError(PlannerError):
     """An observation the model cannot be given: camera ids, number of frames, shapes, non-finite history."""
 

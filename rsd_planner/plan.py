@@ -21,6 +21,13 @@ class TokenOrigin(str, Enum):
     FORCED = "forced"
 
 
+class TokenSource(str, Enum):
+    """Who proposed a routine token."""
+
+    MEMORY = "memory"  # the reasoning of an earlier tick
+    DRAFT = "draft"  # the draft network
+
+
 class FinishReason(str, Enum):
     """How the reasoning ended."""
 
@@ -28,6 +35,7 @@ class FinishReason(str, Enum):
     EMPTY = "empty"  # the same, without a word said (about 5% of real outputs)
     MAX_TOKENS = "max_tokens"  # the cap came before the end of the reasoning: closed by us
     MISSING_STOP = "missing_stop"  # the reasoning ended but the trajectory was never asked for: closed by us
+    DEADLINE = "deadline"  # the time allowed for it was over: closed by us
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,37 @@ class StageTimes:
     @property
     def total(self) -> float:
         return self.decode_images + self.encode + self.prefill + self.decode + self.action
+
+
+@dataclass(frozen=True)
+class ProposalOutcome:
+    """One proposal and what the target made of it."""
+
+    source: TokenSource
+    offered: int  # drafted tokens the target was asked about
+    accepted: int  # how many of them were committed: always the first ones
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """How one reasoning was guessed and verified.
+
+    Times are wall time from the end of the prefill to the last committed token, in milliseconds.
+    """
+
+    reasoning_tokens: int = 0  # those before the closing tokens
+    prefill_committed: int = 1  # tokens committed by the prefill
+    sources: tuple[TokenSource | None, ...] = ()  # one per token: who proposed a routine one
+    proposals: tuple[ProposalOutcome, ...] = ()  # in the order of the passes, the prefill's own first
+    draft_ms: float = 0.0  # drafts at work
+    verify_ms: float = 0.0  # verify passes, the choice of tokens included
+    overhead_ms: float = 0.0  # everything else
+
+    def acceptance(self, source: TokenSource) -> tuple[tuple[int, int], ...]:
+        """Per position in a proposal: how often it was offered, and how often accepted."""
+        outcomes = [outcome for outcome in self.proposals if outcome.source is source]
+        positions = range(max((outcome.offered for outcome in outcomes), default=0))
+        return tuple((sum(o.offered > i for o in outcomes), sum(o.accepted > i for o in outcomes)) for i in positions)
 
 
 @dataclass(frozen=True)
@@ -63,8 +102,15 @@ class Plan:
     tokens_per_pass: tuple[int, ...]  # committed by each pass after the prefill
     frames_encoded: int  # images that went through the vision tower for this plan
     frames_reused: int  # images whose features were still there
+    speculation: Speculation = Speculation()
 
     @property
     def times_ns(self) -> NDArray[np.int64]:
         """(64,) absolute stamps of the waypoints."""
         return self.stamp_ns + STEP_NS * np.arange(1, WAYPOINTS + 1, dtype=np.int64)
+
+    @property
+    def routine_share(self) -> float:
+        """Share of the reasoning, closing tokens apart, that was drafted and accepted; 0 for an empty reasoning."""
+        count = self.speculation.reasoning_tokens
+        return sum(origin is TokenOrigin.ROUTINE for origin in self.origins[:count]) / max(count, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,13 +12,19 @@ import numpy as np
 import torch
 
 from rsd_planner.decoding.logits import Sampling
-from rsd_planner.decoding.loop import Closing, decode
-from rsd_planner.errors import ObservationError, ParameterError
-from rsd_planner.plan import WAYPOINTS, Plan, StageTimes
+from rsd_planner.decoding.loop import decode
+from rsd_planner.decoding.protocols import Draft
+from rsd_planner.decoding.reasoning import Closing, Reasoning
+from rsd_planner.decoding.verify_length import LONGEST, VerifyLength, measure_costs
+from rsd_planner.draft.load import load_draft
+from rsd_planner.draft.memory import ReasoningMemory
+from rsd_planner.draft.target_parts import TargetParts
+from rsd_planner.errors import CheckpointError, ObservationError, ParameterError
+from rsd_planner.plan import WAYPOINTS, FinishReason, Plan, StageTimes, TokenOrigin
 from rsd_planner.scene.observation import HISTORY_STEPS, STEP_NS, EgoHistory, Frame, Observation, Pose
 from rsd_planner.target.action_expert import ACTION_DIMS
 from rsd_planner.target.action_space import roll_out, solve_v0
-from rsd_planner.target.alpamayo import AlpamayoTarget
+from rsd_planner.target.alpamayo import AlpamayoTarget, Prompt
 from rsd_planner.target.checkpoint import ModelDirectory
 from rsd_planner.target.config import FRAMES_PER_CAMERA, TRAINED_CAMERAS, Variant
 
@@ -37,6 +43,10 @@ class PlannerSettings:
     max_reasoning_tokens: int = 256
     seed: int = 0  # of the flow noise and of sampling; with t0 it fixes a plan
     flow_steps: int | None = None  # None = the checkpoint's own number (exact)
+    memory_ticks: int = 10  # earlier reasonings to propose from (exact); 0 = none
+    verify_length: int | None = None  # drafted tokens per verify pass (exact); None = what is fastest here and now
+    allow_plain_decoding: bool = False  # whether a draft that cannot be used is left aside instead of refused
+    reasoning_deadline_s: float | None = None  # after this time in `plan` the reasoning is closed; None = never
 
     def __post_init__(self) -> None:
         """Raises ParameterError for a value outside its range."""
@@ -52,6 +62,12 @@ class PlannerSettings:
             raise ParameterError(f"seed is {self.seed}, expected 0 or more")
         if self.flow_steps is not None and self.flow_steps < 1:
             raise ParameterError(f"flow_steps is {self.flow_steps}, expected at least 1")
+        if self.memory_ticks < 0:
+            raise ParameterError(f"memory_ticks is {self.memory_ticks}, expected 0 (no memory) or more")
+        if self.verify_length is not None and not 1 <= self.verify_length <= LONGEST:
+            raise ParameterError(f"verify_length is {self.verify_length}, expected 1 to {LONGEST}")
+        if self.reasoning_deadline_s is not None and not self.reasoning_deadline_s > 0:
+            raise ParameterError(f"reasoning_deadline_s is {self.reasoning_deadline_s}, expected more than 0")
         _check_device(self.device)
 
 
@@ -79,6 +95,8 @@ class ModelInfo:
     frames_per_camera: int
     takes_route: bool  # whether an Observation may carry a route text
     notice: str  # text of the model directory's NOTICE.txt, "" without one: show it wherever plans are shown
+    draft: str = ""  # "EAGLE-3, flat"; "" without one
+    draft_refused: str = ""  # why the model directory's draft is not used, "" if it is or there is none
 
 
 @dataclass
@@ -96,13 +114,18 @@ class _Stopwatch:
 class Planner:
     """One model, ready to plan. Owned by one thread."""
 
-    def __init__(self, target: AlpamayoTarget, info: ModelInfo, settings: PlannerSettings) -> None:
+    def __init__(
+        self, target: AlpamayoTarget, info: ModelInfo, settings: PlannerSettings, draft: Draft | None = None
+    ) -> None:
         self.info = info
         self._target = target
         self._settings = settings
         self._sampling = Sampling(settings.temperature, settings.top_p)
         words = target.vocabulary
         self._closing = Closing(words.cot_end, words.future_start, words.bins)
+        self._memory = ReasoningMemory(settings.memory_ticks)
+        self._draft = draft
+        self._verify_length = VerifyLength(settings.verify_length)
         self._sequence = 0
 
     @classmethod
@@ -110,11 +133,24 @@ class Planner:
         """Load a model directory.
 
         Raises:
-            CheckpointError: A part is missing, damaged or does not fit the others; or the model is not supported.
+            CheckpointError: A part is missing, damaged or does not fit the others (DraftError: the draft does not); or
+                the model is not supported.
             ParameterError: A setting is out of range.
         """
         settings = settings or PlannerSettings()
         target = AlpamayoTarget.load(Path(model_dir), device=settings.device, dtype=_DTYPES[settings.dtype])
+        directory = ModelDirectory.find(Path(model_dir))
+        draft, described, refused = None, "", ""
+        if directory.draft is not None:
+            try:
+                draft, config = load_draft(directory.draft, _parts(target))
+            except CheckpointError as error:
+                if not settings.allow_plain_decoding:
+                    raise
+                refused = str(error)
+            else:
+                target.taps = config.taps
+                described = f"{config.kind.value}, {config.rope.value}"
         info = ModelInfo(
             name=target.config.variant.model_name,
             path=Path(model_dir),
@@ -124,18 +160,24 @@ class Planner:
             camera_ids=TRAINED_CAMERAS,
             frames_per_camera=FRAMES_PER_CAMERA,
             takes_route=target.config.variant is Variant.V1_5,
-            notice=ModelDirectory.find(Path(model_dir)).notice,
+            notice=directory.notice,
+            draft=described,
+            draft_refused=refused,
         )
-        return cls(target, info, settings)
+        return cls(target, info, settings, draft)
 
-    def plan(self, observation: Observation) -> Plan:
+    def plan(self, observation: Observation, on_reasoning: Callable[[str], None] | None = None) -> Plan:
         """Encode new frames, prefill, reason, sample actions, roll them out.
+
+        Args:
+            on_reasoning: Given the reasoning as far as it has come, whenever it has come further.
 
         Raises:
             ObservationError: The model cannot be given this observation.
             ImageError: A frame cannot be decoded.
             ModelOutputError: The model's output is not finite.
         """
+        started = time.perf_counter()
         _check_observation(observation, self.info)
         frames = [frame for camera in sorted(observation.cameras) for frame in observation.cameras[camera]]
         new = [frame for frame in frames if not self._target.has_features(frame)]
@@ -152,14 +194,7 @@ class Planner:
 
         generator = self._generator(observation.stamp_ns)
         noise = torch.randn(WAYPOINTS, ACTION_DIMS, generator=generator)
-        reasoning = decode(
-            self._target,
-            prompt,
-            self._closing,
-            sampling=self._sampling,
-            max_tokens=self._settings.max_reasoning_tokens,
-            generator=generator,
-        )
+        reasoning = self._reason(prompt, generator, started, on_reasoning)
         watch.lap()
         actions = self._target.sample_actions(noise, self._settings.flow_steps)
         history = observation.history
@@ -185,10 +220,44 @@ class Planner:
             tokens_per_pass=reasoning.tokens_per_pass,
             frames_encoded=len(new),
             frames_reused=len(frames) - len(new),
+            speculation=reasoning.speculation,
         )
 
+    def _reason(
+        self, prompt: Prompt, generator: torch.Generator, started: float, on_reasoning: Callable[[str], None] | None
+    ) -> Reasoning:
+        settings, said = self._settings, list[int]()
+
+        def on_commit(tokens: Sequence[int]) -> None:
+            said.extend(tokens)
+            if on_reasoning is not None:
+                on_reasoning(self._target.vocabulary.reasoning(said).rstrip("\ufffd"))  # half a character waits
+
+        reasoning = decode(
+            self._target,
+            prompt,
+            self._closing,
+            sampling=self._sampling,
+            max_tokens=settings.max_reasoning_tokens,
+            generator=generator,
+            drafts=self._drafts,
+            verify_length=self._verify_length,
+            deadline=None if settings.reasoning_deadline_s is None else started + settings.reasoning_deadline_s,
+            on_commit=on_commit,
+        )
+        if reasoning.finish_reason is not FinishReason.EMPTY:
+            pairs = zip(reasoning.token_ids, reasoning.origins, strict=True)
+            self._memory.remember([token for token, origin in pairs if origin is not TokenOrigin.FORCED])
+        return reasoning
+
+    @property
+    def _drafts(self) -> tuple[Draft, ...]:
+        """In order of preference: what was said a moment ago costs nothing to propose."""
+        memory = (self._memory,) if self._settings.memory_ticks else ()
+        return memory if self._draft is None else (*memory, self._draft)
+
     def warm_up(self, camera_ids: Sequence[int] | None = None) -> None:
-        """Plan once on black images, so that the first real plan is as fast as the next ones.
+        """Plan once on black images, so that the first real plan is as fast as the next ones; time the steps there.
 
         Args:
             camera_ids: The cameras that will be used; all the model was trained for by default.
@@ -201,11 +270,16 @@ class Planner:
         still = np.broadcast_to(np.eye(3), (HISTORY_STEPS, 3, 3))
         history = EgoHistory(np.zeros((HISTORY_STEPS, 3)), still, Pose(np.zeros(3), np.eye(3)))
         self.plan(Observation(0, cameras, history))
+        if self._drafts and self._settings.verify_length is None:
+            self._verify_length.costs = measure_costs(self._target, () if self._draft is None else (self._draft,))
+        self._verify_length.forget()
+        self._memory.clear()
         self._sequence = 0
 
     def reset(self) -> None:
-        """Forget all that was kept between ticks."""
+        """Forget all that was kept between ticks: call it when time jumps."""
         self._target.forget()
+        self._memory.clear()
 
     def close(self) -> None:
         """Release the model's memory; the Planner is of no use afterwards."""
@@ -215,6 +289,23 @@ class Planner:
         """Noise depends on seed and t0 alone: the same instant gives the same plan, whatever was skipped before."""
         entropy = np.random.SeedSequence([self._settings.seed, stamp_ns % 2**64])
         return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]) % 2**63)
+
+
+def _parts(target: AlpamayoTarget) -> TargetParts:
+    text, words = target.network.text, target.vocabulary
+    return TargetParts(
+        hidden_size=text.config.hidden_size,
+        layers=text.config.num_hidden_layers,
+        vocab_size=target.vocab_size,
+        longest_prompt=target.longest_prompt,
+        rope_sections=text.rotary_emb.mrope_section,
+        forbidden=words.bins,
+        closing=(words.cot_end, words.future_start),
+        embedding=text.embed_tokens,
+        lm_head=target.network.vlm.lm_head,
+        dtype=target.network.vlm.lm_head.weight.dtype,
+        device=target.network.vlm.lm_head.weight.device,
+    )
 
 
 def _check_observation(observation: Observation, info: ModelInfo) -> None:

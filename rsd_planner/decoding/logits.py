@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -18,48 +19,49 @@ class Sampling:
     top_p: float = 1.0
 
 
-def distribution(logits: Tensor, forbidden: range, sampling: Sampling) -> Tensor:
-    """Probabilities of the next token.
+@dataclass(frozen=True)
+class Choice:
+    """How a token is chosen, by the target and by a draft alike: only then are their probabilities comparable."""
 
-    Args:
-        logits: (..., vocab) float32, raw.
-        forbidden: Token ids that are never said (trajectory bins), masked before temperature and top-p.
-        sampling: With a temperature above 0.
+    sampling: Sampling
+    forbidden: range  # ids that are never said (trajectory bins), masked before temperature and top-p
+    generator: torch.Generator  # on the CPU, so that a seed means the same everywhere
 
-    Returns:
-        (..., vocab) summing to 1.
-    """
-    masked = _mask(logits, forbidden) / sampling.temperature
-    probabilities = masked.softmax(dim=-1)
-    if sampling.top_p < 1.0:
-        ordered, index = probabilities.sort(dim=-1, descending=True)
-        before = ordered.cumsum(dim=-1) - ordered
-        kept = ordered.masked_fill(before >= sampling.top_p, 0.0)
-        probabilities = torch.zeros_like(probabilities).scatter(-1, index, kept)
-        probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
-    return probabilities
+    @property
+    def greedy(self) -> bool:
+        return self.sampling.temperature == 0.0
+
+    def best(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Largest allowed logit and its token, each (...), of (..., vocab) raw logits."""
+        peak, token = self._mask(logits).max(dim=-1)
+        return peak, token
+
+    def distribution(self, logits: Tensor) -> Tensor:
+        """(..., vocab) raw float32 logits -> (..., vocab) probabilities that sum to 1. Not for greedy."""
+        probabilities = (self._mask(logits) / self.sampling.temperature).softmax(dim=-1)
+        if self.sampling.top_p < 1.0:
+            ordered, index = probabilities.sort(dim=-1, descending=True)
+            before = ordered.cumsum(dim=-1) - ordered
+            kept = ordered.masked_fill(before >= self.sampling.top_p, 0.0)
+            probabilities = torch.zeros_like(probabilities).scatter(-1, index, kept)
+            probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
+        return probabilities
+
+    def draw(self, probabilities: Tensor) -> int:
+        """A token from (vocab,) probabilities, which need not sum to 1."""
+        return int(torch.multinomial(probabilities.cpu(), 1, generator=self.generator))
+
+    def chance(self) -> float:
+        """Uniform in [0, 1)."""
+        return float(torch.rand((), generator=self.generator))
+
+    def _mask(self, logits: Tensor) -> Tensor:
+        masked = logits.clone()
+        masked[..., self.forbidden.start : self.forbidden.stop] = -torch.inf
+        return masked
 
 
-def choose(logits: Tensor, forbidden: range, sampling: Sampling, generator: torch.Generator) -> int:
-    """The next token.
-
-    Args:
-        logits: (vocab,) float32, raw.
-        generator: Used when sampling; on the CPU, so that a seed means the same everywhere.
-
-    Raises:
-        ModelOutputError: The logits hold a value that is not finite.
-    """
-    peak, token = _mask(logits, forbidden).max(dim=-1)
-    if not torch.isfinite(peak):
-        raise ModelOutputError(f"the model's logits are not finite (largest is {float(peak)})")
-    if sampling.temperature == 0.0:
-        return int(token)
-    probabilities = distribution(logits, forbidden, sampling).cpu()
-    return int(torch.multinomial(probabilities, 1, generator=generator))
-
-
-def _mask(logits: Tensor, forbidden: range) -> Tensor:
-    masked = logits.clone()
-    masked[..., forbidden.start : forbidden.stop] = -torch.inf
-    return masked
+def require_finite(peak: float) -> None:
+    """Raises ModelOutputError when the largest logit is not finite: then none of them means anything."""
+    if not math.isfinite(peak):
+        raise ModelOutputError(f"the model's logits are not finite (largest is {peak})")

@@ -1,39 +1,24 @@
-"""The plain decoding loop: one token per pass, until the model asks for the trajectory."""
+"""The decoding loop: prefill, then propose, verify, commit and roll back until the model asks for the trajectory."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
-from rsd_planner.decoding.logits import Sampling, choose
-from rsd_planner.decoding.protocols import Target
-from rsd_planner.plan import FinishReason, TokenOrigin
+from rsd_planner.decoding.acceptance import accept
+from rsd_planner.decoding.logits import Choice, Sampling
+from rsd_planner.decoding.protocols import Draft, Proposal, Target
+from rsd_planner.decoding.reasoning import Clock, Closing, Frame, Reasoning
+from rsd_planner.decoding.verify_length import LONGEST, VerifyLength
+from rsd_planner.plan import TokenSource
 
 PromptT = TypeVar("PromptT")
 
-
-@dataclass(frozen=True)
-class Closing:
-    """The tokens that end a reasoning, and those that are never said."""
-
-    cot_end: int
-    future_start: int  # the stop token
-    forbidden: range
-
-
-@dataclass(frozen=True)
-class Reasoning:
-    """All tokens committed after the prompt. Their keys and values are in the target's cache, the stop token's too."""
-
-    token_ids: tuple[int, ...]
-    origins: tuple[TokenOrigin, ...]
-    finish_reason: FinishReason
-    tokens_per_pass: tuple[int, ...]  # committed by each pass after the prefill
-    prefill_ms: float
-    decode_ms: float
+_NOTHING = Proposal(TokenSource.DRAFT)
 
 
 def decode(
@@ -44,44 +29,93 @@ def decode(
     sampling: Sampling,
     max_tokens: int,
     generator: torch.Generator,
+    drafts: Sequence[Draft] = (),
+    verify_length: VerifyLength | None = None,
+    deadline: float | None = None,
+    on_commit: Callable[[Sequence[int]], None] = lambda _: None,
 ) -> Reasoning:
-    """Prefill, then one token at a time.
+    """Reason about a prompt. Drafts change how fast the tokens come, never which.
 
-    A reasoning that does not end within `max_tokens` is closed by force, so that the action expert always finds the
-    stop token's keys and values in the cache.
+    A reasoning that does not end within `max_tokens` or by the deadline is closed by force, so that the action expert
+    always finds the stop token's keys and values in the cache.
+
+    Args:
+        max_tokens: Most tokens of the target's own choice; forced ones come on top.
+        drafts: In order of preference: the first that has something to propose is verified. None for one token a pass.
+        deadline: `time.perf_counter()` from which on no further pass is begun.
+        on_commit: Given the newly committed tokens after each pass.
 
     Raises:
         ModelOutputError: The model's logits are not finite.
     """
-    started = time.perf_counter()
-    step = target.prefill(prompt)
-    tokens = [choose(step.logits[-1], closing.forbidden, sampling, generator)]
-    prefilled = time.perf_counter()
-    while tokens[-1] != closing.future_start and len(tokens) < max_tokens:
-        step = target.verify(tokens[-1:])
-        tokens.append(choose(step.logits[-1], closing.forbidden, sampling, generator))
-    passes = len(tokens) - 1
+    clock = Clock()
+    lengths = verify_length or VerifyLength()
+    choice = Choice(sampling, closing.forbidden, generator)
+    frame = Frame(closing, max_tokens)
+    for draft in drafts:
+        draft.open(choice)
 
-    forced = _closing_tokens(tokens, closing)
-    target.verify([tokens[-1], *forced])
-    ended = time.perf_counter()
-    return Reasoning(
-        token_ids=(*tokens, *forced),
-        origins=(TokenOrigin.DELIBERATIVE,) * len(tokens) + (TokenOrigin.FORCED,) * len(forced),
-        finish_reason=_finish_reason(tokens, closing),
-        tokens_per_pass=(1,) * passes,
-        prefill_ms=(prefilled - started) * 1e3,
-        decode_ms=(ended - prefilled) * 1e3,
-    )
+    proposal = _propose(drafts, lambda _: LONGEST, frame, target.vocab_size)  # rides in the prefill, costs no pass
+    step = target.prefill(prompt, proposal.tokens)
+    kept = frame.commit(proposal, *accept(step.logits, proposal, choice))
+    _forget(target, len(proposal.tokens) - kept)
+    on_commit(frame.new)
+    prefill_ms = clock.lap()
+    if drafts and not frame.finished:
+        length = len(step.token_ids)
+        for draft in drafts:
+            draft.begin(_rows(step.features, 0, length), step.token_ids, step.positions)
+            draft.extend(_rows(step.features, length, length + kept), frame.new)
+
+    while not frame.finished and (deadline is None or time.perf_counter() < deadline):
+        clock.overhead_ms += clock.lap()
+        proposal = _propose(drafts, lengths.limit, frame, target.vocab_size)
+        clock.draft_ms += clock.lap()
+        verified = target.verify([frame.tokens[-1], *proposal.tokens])
+        kept = frame.commit(proposal, *accept(verified.logits, proposal, choice))
+        clock.verify_ms += clock.lap()
+        _forget(target, len(proposal.tokens) - kept)
+        frame.passes.append(len(frame.new))
+        on_commit(frame.new)
+        if proposal.tokens:
+            lengths.observe(frame.outcomes[-1])
+        if not frame.finished:
+            for draft in drafts:
+                draft.extend(_rows(verified.features, 0, 1 + kept), frame.new)
+    clock.overhead_ms += clock.lap()
+
+    forced = frame.close()
+    if unread := frame.tokens[frame.read :]:
+        target.verify(unread)
+    if forced:
+        on_commit(forced)
+    return frame.reasoning(clock, prefill_ms, decode_ms=clock.reasoning_ms + clock.lap())
 
 
-def _closing_tokens(tokens: list[int], closing: Closing) -> list[int]:
-    if tokens[-1] == closing.future_start:
-        return []
-    return [closing.future_start] if closing.cot_end in tokens else [closing.cot_end, closing.future_start]
+def _propose(drafts: Sequence[Draft], limit: Callable[[Draft], int], frame: Frame, vocab_size: int) -> Proposal:
+    for draft in drafts:
+        count = min(limit(draft), frame.room - 1)  # the target adds a token of its own
+        if count > 0:
+            proposal = draft.propose(count)
+            if usable := _usable(proposal.tokens[:count], frame.closing, vocab_size):
+                return Proposal(proposal.source, usable, proposal.probabilities)
+    return _NOTHING
 
 
-def _finish_reason(tokens: list[int], closing: Closing) -> FinishReason:
-    if tokens[-1] != closing.future_start:
-        return FinishReason.MISSING_STOP if closing.cot_end in tokens else FinishReason.MAX_TOKENS
-    return FinishReason.EMPTY if tokens[0] in (closing.cot_end, closing.future_start) else FinishReason.STOP
+def _usable(tokens: Sequence[int], closing: Closing, vocab_size: int) -> tuple[int, ...]:
+    """The tokens up to the stop token, and before any that the target could not read or would never say."""
+    for i, token in enumerate(tokens):
+        if not 0 <= token < vocab_size or token in closing.forbidden:
+            return tuple(tokens[:i])
+        if token == closing.future_start:
+            return tuple(tokens[: i + 1])
+    return tuple(tokens)
+
+
+def _forget(target: Target[PromptT], rejected: int) -> None:
+    if rejected:
+        target.rollback(rejected)
+
+
+def _rows(features: Tensor | None, start: int, stop: int) -> Tensor | None:
+    return None if features is None else features[start:stop]

@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from rsd_planner.decoding.protocols import Step
+from rsd_planner.decoding.protocols import Prefill, Step
 from rsd_planner.errors import ModelOutputError
 from rsd_planner.scene.observation import Frame, Observation
 from rsd_planner.target.checkpoint import ModelDirectory, load_weights
-from rsd_planner.target.config import AlpamayoConfig, read_config
+from rsd_planner.target.config import FRAMES_PER_CAMERA, TRAINED_CAMERAS, AlpamayoConfig, read_config
 from rsd_planner.target.images import ImagePatcher, Patches
 from rsd_planner.target.kv_cache import KVCache
 from rsd_planner.target.network import AlpamayoNetwork, read_vlm_config
@@ -83,7 +83,7 @@ class AlpamayoTarget:
 
         Args:
             path: A folder with `target/` (or `checkpoint/`) and `processor/`.
-            taps: Text layers whose outputs (after the DeepStack add) every Step carries.
+            taps: Text layers, ascending, whose outputs (after the DeepStack add) every Step carries.
 
         Raises:
             CheckpointError: A part is missing, damaged or does not fit the others.
@@ -97,6 +97,18 @@ class AlpamayoTarget:
         network = AlpamayoNetwork(config, vlm_config)
         load_weights(network, directory.checkpoint, dtype=dtype, device=torch.device(device))
         return cls(config, network, vocabulary, ImagePatcher(config, processor), taps)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.config.vocab_size
+
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens of a prompt without route that shows all trained cameras in the largest images."""
+        vision = self.network.vision.config
+        per_image = self.config.max_pixels // (vision.patch_size * vision.spatial_merge_size) ** 2
+        counts = {camera: [per_image] * FRAMES_PER_CAMERA for camera in TRAINED_CAMERAS}
+        return len(self.vocabulary.encode(prompt_text(self.config.variant, counts, self.config.history_length, None)))
 
     def has_features(self, frame: Frame) -> bool:
         return frame in self._features
@@ -128,7 +140,7 @@ class AlpamayoTarget:
         return Prompt(torch.from_numpy(ids), layout, tuple(f for features in images.values() for f in features))
 
     @torch.inference_mode()
-    def prefill(self, prompt: Prompt, proposal: Sequence[int] = ()) -> Step:
+    def prefill(self, prompt: Prompt, proposal: Sequence[int] = ()) -> Prefill:
         """Read a prompt from scratch; see `decoding.protocols.Target`."""
         layout = prompt.layout
         self._rope_delta = layout.rope_delta
@@ -138,7 +150,8 @@ class AlpamayoTarget:
         embedded[0, layout.image_index] = torch.cat([image.embeddings for image in prompt.images])
         positions = torch.cat([layout.positions, self._positions_after(len(prompt.token_ids), len(proposal))], dim=-1)
         deepstack = [torch.cat(level) for level in zip(*(image.deepstack for image in prompt.images), strict=True)]
-        return self._forward(embedded, positions, len(proposal) + 1, deepstack, layout.image_index)
+        step = self._forward(embedded, positions, len(proposal) + 1, deepstack, layout.image_index)
+        return Prefill(step.logits, step.features, prompt.token_ids, layout.positions[:, 0])
 
     @torch.inference_mode()
     def verify(self, tokens: Sequence[int]) -> Step:

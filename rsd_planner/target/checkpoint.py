@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ModelDirectory:
-    """A folder with `target/` (or `checkpoint/`), `processor/` and, if there is something to say, NOTICE.txt."""
+    """A folder with `target/` (or `checkpoint/`), `processor/`, perhaps `draft/` and, to say something, NOTICE.txt."""
 
     root: Path
     checkpoint: Path
@@ -62,6 +62,12 @@ class ModelDirectory:
             f"{self.root}: no processor directory (tokenizer.json, preprocessor_config.json and config.json of the base "
             f"VLM {config.processor_name!r}), expected {candidates[0]}"
         )
+
+    @property
+    def draft(self) -> Path | None:
+        """The folder of the draft, if there is one."""
+        path = self.root / "draft"
+        return path if path.is_dir() else None
 
     @property
     def notice(self) -> str:
@@ -101,7 +107,7 @@ def _shards(checkpoint: Path, expected: set[str]) -> dict[Path, list[str]]:
         if not isinstance(located, dict):
             raise CheckpointError(f"{index}: field weight_map is missing, expected an object of tensor -> file")
     elif single.is_file():
-        with _open(single) as file:
+        with open_weights(single) as file:
             located = dict.fromkeys(file.keys(), _WEIGHTS)
     else:
         raise CheckpointError(f"{checkpoint}: no weights, expected {_WEIGHTS} or {_INDEX}")
@@ -120,7 +126,7 @@ def _read(
     path: Path, names: list[str], expected: dict[str, Tensor], dtype: torch.dtype, device: torch.device
 ) -> dict[str, Tensor]:
     tensors = {}
-    with _open(path) as file:
+    with open_weights(path) as file:
         present = set(file.keys())
         for name in names:
             if name not in present:
@@ -133,7 +139,8 @@ def _read(
     return tensors
 
 
-def _open(path: Path) -> safe_open:
+def open_weights(path: Path) -> safe_open:
+    """Raises CheckpointError when the file is missing or damaged."""
     try:
         return safe_open(str(path), framework="pt", device="cpu")
     except FileNotFoundError:

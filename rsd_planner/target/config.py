@@ -62,7 +62,7 @@ class AlpamayoConfig:
     flow_steps: int
 
 
-class _Fields:
+class Fields:
     """Typed access to a JSON object; a missing or mistyped field is one message that names it."""
 
     def __init__(self, path: Path, values: Any, prefix: str = "") -> None:
@@ -78,8 +78,11 @@ class _Fields:
         found = "nothing" if value is None else repr(value)
         raise CheckpointError(f"{self._path}: field {self._prefix}{name} is {found}, expected {expected}")
 
-    def section(self, name: str) -> _Fields:
-        return _Fields(self._path, self.get(name, dict), f"{self._prefix}{name}.")
+    def has(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
+    def section(self, name: str) -> Fields:
+        return Fields(self._path, self.get(name, dict), f"{self._prefix}{name}.")
 
     def require(self, name: str, expected: Any) -> None:
         found = self._values.get(name, expected)
@@ -112,7 +115,7 @@ def read_config(checkpoint_dir: Path) -> AlpamayoConfig:
     """
     path = checkpoint_dir / "config.json"
     values = read_json(path)
-    fields = _Fields(path, values)
+    fields = Fields(path, values)
     variant = _variant(path, values.get("model_type"))
     trajectory_start = fields.get("traj_token_start_idx", int)
     history = fields.section("hist_traj_tokenizer_cfg")
@@ -165,7 +168,7 @@ def _variant(path: Path, model_type: object) -> Variant:
         raise UnsupportedModelError(f"{path}: model_type is {found}, expected one of {supported}") from None
 
 
-def _in_projection(fields: _Fields) -> InProjectionConfig:
+def _in_projection(fields: Fields) -> InProjectionConfig:
     number = (int, float)
     return InProjectionConfig(
         num_layers=fields.get("num_enc_layers", int, 4),
@@ -175,6 +178,6 @@ def _in_projection(fields: _Fields) -> InProjectionConfig:
     )
 
 
-def _scaling(fields: _Fields) -> ActionScaling:
+def _scaling(fields: Fields) -> ActionScaling:
     names = ("accel_mean", "accel_std", "curvature_mean", "curvature_std")
     return ActionScaling(*(float(fields.get(name, (int, float))) for name in names))

@@ -7,7 +7,8 @@ import torch
 from golden_cases import R1, golden_case
 
 from rsd_planner.decoding.logits import Sampling
-from rsd_planner.decoding.loop import Closing, decode
+from rsd_planner.decoding.loop import decode
+from rsd_planner.decoding.reasoning import Closing
 from rsd_planner.target.alpamayo import AlpamayoTarget, Prompt
 from rsd_planner.target.kv_cache import KVCache
 

@@ -1,0 +1,1 @@
+"""The routine reasoner: draft networks and the memory of earlier reasonings."""

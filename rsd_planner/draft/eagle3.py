@@ -1,0 +1,141 @@
+"""EAGLE-3: one decoder layer that goes on from the target's hidden states and then from its own, token by token."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rsd_planner.decoding.logits import Choice
+from rsd_planner.decoding.protocols import Proposal
+from rsd_planner.draft.feature_draft import FeatureDraft
+from rsd_planner.draft.layers import Attention, KeysValues, Mlp, Rotation, Shape
+from rsd_planner.draft.rotary import Rotary
+from rsd_planner.draft.target_parts import TargetParts
+
+DEPTH = 7  # tokens per proposal: as many steps as it is trained to feed its own output back
+
+
+class Eagle3Layer(nn.Module):
+    """A Llama layer whose attention reads the embedding of the next token beside the feature."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.input_layernorm = shape.norm()
+        self.hidden_norm = shape.norm()
+        self.self_attn = Attention(shape, 2 * shape.hidden, head_norms=False)
+        self.post_attention_layernorm = shape.norm()
+        self.mlp = Mlp(shape)
+
+
+class Eagle3Network(nn.Module):
+    """Parameters under their published names; the embedding is the target's."""
+
+    def __init__(self, shape: Shape, vocabulary: int | None) -> None:
+        """
+        Args:
+            vocabulary: Tokens of its own lm_head; None where the target's serves.
+        """
+        super().__init__()
+        self.fc = nn.Linear(shape.taps * shape.hidden, shape.hidden, bias=False)
+        self.midlayer = Eagle3Layer(shape)
+        self.norm = shape.norm()
+        self.lm_head = None if vocabulary is None else nn.Linear(shape.hidden, vocabulary, bias=False)
+
+    def forward(
+        self,
+        embedded: Tensor,
+        features: Tensor,
+        rotation: Rotation,
+        store: KeysValues,
+        mask: Tensor | None = None,
+        *,
+        causal: bool = False,
+    ) -> Tensor:
+        """The layer's output before the final norm, (B, T, hidden): the feature of the next step.
+
+        Args:
+            embedded: (B, T, hidden) embedding of the token after each feature.
+            features: (B, T, hidden) `fc` of the target's hidden states, or this function's own output.
+            mask, causal: As in `Attention.attend`.
+        """
+        layer = self.midlayer
+        inputs = torch.cat([layer.input_layernorm(embedded), layer.hidden_norm(features)], dim=-1)
+        keys, values = store.update(*layer.self_attn.keys_values(inputs, rotation), 0)
+        queries = layer.self_attn.queries(inputs, rotation)
+        hidden = features + layer.self_attn.attend(queries, keys, values, mask, causal=causal)
+        out: Tensor = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
+        return out
+
+
+class Eagle3Draft(FeatureDraft):
+    """Proposes a chain, each token from the layer's own output for the one before."""
+
+    def __init__(
+        self, network: Eagle3Network, shape: Shape, rotary: Rotary, target: TargetParts, *, token_ids: Tensor | None
+    ) -> None:
+        """
+        Args:
+            token_ids: (draft vocabulary,) what its tokens are to the target; None if the two vocabularies are the same.
+        """
+        super().__init__(shape, rotary, target, longest=DEPTH)
+        self.network = network
+        self._token_ids = token_ids
+        self._lm_head = network.lm_head or target.lm_head
+        self._hidden = torch.empty(0)  # (1, 1, hidden) of the newest row
+
+    def read(self, features: Tensor, following: Tensor) -> None:
+        """See `FeatureDraft.read`."""
+        self._hidden = self.rows(self.network.fc(features[None]), following)[:, -1:]
+
+    def rows(self, features: Tensor, following: Tensor) -> Tensor:
+        """One causal pass over (1, T, hidden) features and the (T,) tokens after them, behind what the cache holds."""
+        count, past = len(following), self.cache.length
+        mask = None
+        if count > 1 and past:
+            mask = torch.ones(count, past + count, dtype=torch.bool, device=features.device).tril(diagonal=past)
+        embedded = self.target.embedding(following)[None]
+        rotation = self.rotary.rows(past, count)
+        hidden: Tensor = self.network(embedded, features, rotation, self.cache, mask, causal=count > 1 and not past)
+        return hidden
+
+    def guess(self, limit: int, choice: Choice) -> Proposal:
+        """See `FeatureDraft.guess`."""
+        self.cache.reserve(limit)
+        tokens: list[Tensor] = []
+        chances: list[Tensor] = []
+        hidden = self._hidden
+        while True:
+            logits = self.logits(hidden[0, 0])
+            if choice.greedy:
+                token = self._best(logits, choice)
+            else:
+                q = choice.distribution(self._whole(logits))
+                if not torch.isfinite(q).all():
+                    break
+                token = torch.tensor(choice.draw(q), device=q.device)
+                chances.append(q)
+            tokens.append(token)
+            if len(tokens) == limit:
+                break
+            hidden = self.rows(hidden, token[None])
+            self.cache.commit(1)
+        self.cache.rollback(max(len(tokens) - 1, 0))
+        said = torch.stack(tokens).tolist() if tokens else []
+        return Proposal(self.source, tuple(said), torch.stack(chances) if chances else None)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., hidden) before the final norm -> (..., draft vocabulary) float32."""
+        return self._lm_head(self.network.norm(hidden)).float()
+
+    def _best(self, logits: Tensor, choice: Choice) -> Tensor:
+        if self._token_ids is None:
+            return choice.best(logits)[1]
+        return self._token_ids[logits.argmax()]  # a draft vocabulary holds nothing that is forbidden
+
+    def _whole(self, logits: Tensor) -> Tensor:
+        """Logits over the target's vocabulary; what the draft has no word for is impossible."""
+        if self._token_ids is None:
+            return logits
+        whole = logits.new_full((self.target.vocab_size,), -torch.inf)
+        whole[self._token_ids] = logits
+        return whole
