@@ -28,8 +28,8 @@ class Camera:
         return self.width / 2 / float(np.tan(self.view / 2))
 
 
-def make_camera(camera_id: int, width: int = WIDTH, height: int = HEIGHT) -> Camera:
-    """A camera of the rig, at any resolution of the same shape.
+def make_camera(camera_id: int, scale: int = 1) -> Camera:
+    """A camera of the rig, `scale` times as many pixels per side as the model takes.
 
     Raises:
         ValueError: The rig has no such camera.
@@ -37,7 +37,7 @@ def make_camera(camera_id: int, width: int = WIDTH, height: int = HEIGHT) -> Cam
     if camera_id not in _RIG:
         raise ValueError(f"camera {camera_id}: expected one of {sorted(_RIG)}")
     view, yaw, position = _RIG[camera_id]
-    return Camera(camera_id, width, height, float(np.deg2rad(view)), 0.45, float(np.deg2rad(yaw)), position)
+    return Camera(camera_id, WIDTH * scale, HEIGHT * scale, float(np.deg2rad(view)), 0.45, float(np.deg2rad(yaw)), position)
 
 
 _RIG = {

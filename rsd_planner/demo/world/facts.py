@@ -129,9 +129,12 @@ def observe(drive: Drive, tick: int) -> Facts:
 
 
 def visible_cause(drive: Drive, tick: int) -> Cause:
-    """The cause that matters: the nearest hazard, else the nearest feature of the road, else who else is there."""
+    """The cause that matters: what stops the ego, else what it passes or follows, else who is there.
+
+    Within each of these the nearest counts.
+    """
     view = _View(drive, tick)
-    for candidates in (view.hazards(), view.features(), view.others()):
+    for candidates in (view.stoppers(), view.features(), view.others()):
         found = sorted(candidates, key=lambda entry: entry[0])
         if found:
             return found[0][1]
@@ -152,14 +155,16 @@ class _View:
         self._camera = np.array([state.x + _CAMERA_X_M * np.cos(state.yaw), state.y + _CAMERA_X_M * np.sin(state.yaw)])
         self._camera_sl = self._road.locate(self._camera, self._front - FRONT_M + _CAMERA_X_M)
 
-    def hazards(self) -> Candidates:
+    def stoppers(self) -> Candidates:
+        """What the ego may have to stop for."""
         yield from self._leads()
         yield from self._red_lights()
         yield from self._walkers()
-        yield from self._parked()
-        yield from self._cyclists()
 
     def features(self) -> Candidates:
+        """What the ego passes, crosses or follows."""
+        yield from self._parked()
+        yield from self._cyclists()
         yield from self._green_lights()
         for junction in self._road.junctions:
             distance = junction.stop - self._front

@@ -24,6 +24,7 @@ _FILE = Path(__file__).with_name("motion.json")
 _DT_S = 0.1
 _MOVING_MPS = 0.3
 _FREE_MPS = 5.0
+_TREND_MPS2 = 0.25
 _WINDOW = 41  # samples, 4 s
 
 
@@ -60,8 +61,9 @@ def fit_motion(folder: Path) -> Motion:
     lateral = speed * np.concatenate([yaw_rate for _, yaw_rate in drives])
     wave = speed - np.convolve(speed, np.ones(4 * _WINDOW) / (4 * _WINDOW), mode="same")
     moving = speed > _MOVING_MPS
-    held_all = np.concatenate([_held(v) for v in smooth])
-    unrest = accel - np.convolve(accel, np.ones(_WINDOW) / _WINDOW, mode="same")
+    trend = np.convolve(accel, np.ones(_WINDOW) / _WINDOW, mode="same")
+    held_all = np.concatenate([_held(v) for v in smooth]) & (np.abs(trend) < _TREND_MPS2)
+    unrest = accel - trend
     return Motion(
         source=SOURCE,
         free_speed_quantiles_mps=tuple(np.quantile(speed[held_all], [0.05, 0.25, 0.5, 0.75, 0.95]).round(2).tolist()),

@@ -50,6 +50,10 @@ def build_scenery(layout: Layout, look: Look) -> list[Chunk]:
             if span[0] <= s < span[1]:
                 _stripes(flat, road, s - 1.5, s + 1.5)
         _roadside(standing, road, look, span, rng)
+        _curve_signs(standing, road, span)
+        for junction in road.junctions:
+            if span[0] <= junction.stop < span[1] and not junction.signals:
+                _priority_sign(standing, road, junction.stop)
         chunks.append(Chunk(span[0], flat.vertices(), standing.vertices()))
     return chunks
 
@@ -144,6 +148,48 @@ def _roadside(mesh: Mesh, road: Road, look: Look, span: tuple[float, float], rng
                 _tree(mesh, road, look, float(s), sign, kerb, rng)
         if sign < 0:
             _lamp_post(mesh, road, span[0] + 11.0, kerb)
+
+
+def _curve_signs(mesh: Mesh, road: Road, span: tuple[float, float]) -> None:
+    """Chevron boards along the outside of a sharp curve, white posts along a gentle one."""
+    for curve in road.curves:
+        outside = (road.right_kerb - 0.7) if curve.radius > 0 else (road.left_kerb + 0.7)
+        for s in np.arange(curve.start, curve.end, 7.0 if curve.sharp else 9.0):
+            if not span[0] <= s < span[1]:
+                continue
+            at = road.point(s, outside)
+            if not curve.sharp:
+                mesh.box((at[0], at[1], 0.0), (0.16, 0.22, 1.1), (0.94, 0.94, 0.92))
+                mesh.box((at[0], at[1], 0.75), (0.18, 0.24, 0.2), (0.75, 0.1, 0.08))
+                continue
+            ahead = road.point(max(s - 28.0, curve.start - 30.0), road.lane_centre)  # who should read it
+            yaw = float(np.arctan2(at[1] - ahead[1], at[0] - ahead[0]))
+            mesh.box((at[0], at[1], 0.0), (0.1, 0.12, 1.0), (0.4, 0.4, 0.4))
+            mesh.box((at[0], at[1], 0.8), (0.08, 1.0, 1.0), (0.96, 0.80, 0.10), yaw=yaw, glow=0.4)
+            _chevron(mesh, at, yaw, 1.0 if curve.radius > 0 else -1.0)
+
+
+def _priority_sign(mesh: Mesh, road: Road, s: float) -> None:
+    """The yellow diamond of a priority road, before a junction without lights."""
+    at = road.point(s, road.right_kerb - 0.7)
+    yaw = float(road.heading(s))
+    left = np.array([-np.sin(yaw), np.cos(yaw)])
+    mesh.box((at[0], at[1], 0.0), (0.1, 0.1, 2.0), (0.45, 0.45, 0.46))
+    for half, colour, nearer in ((0.62, (0.95, 0.95, 0.93), 0.06), (0.44, (0.98, 0.78, 0.08), 0.10)):
+        middle = at - nearer * np.array([np.cos(yaw), np.sin(yaw)])
+        corners = [(0.0, -half), (half, 0.0), (0.0, half), (-half, 0.0)]
+        mesh.quads([[(*(middle - left * across), 2.3 + up) for across, up in corners]], colour, glow=0.35)
+
+
+def _chevron(mesh: Mesh, at: Floats, yaw: float, towards: float) -> None:
+    """A black arrow head on a board, pointing left (1) or right (-1)."""
+    left = np.array([-np.sin(yaw), np.cos(yaw)]) * towards
+    nearer = at - 0.06 * np.array([np.cos(yaw), np.sin(yaw)])
+    tip, tail = 0.34, 0.22
+    for low, high in ((0.85, 1.3), (1.75, 1.3)):
+        corners = [(-tail, low), (-tail + 0.3, low), (tip, high), (tip - 0.3, high)]
+        points = [(*(nearer + left * across), z) for across, z in corners]
+        mesh.quads([points], (0.05, 0.05, 0.05))
 
 
 def _free(road: Road, point: Floats, distance: float) -> bool:

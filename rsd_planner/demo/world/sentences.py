@@ -30,6 +30,7 @@ _NEAR_S = 2.2  # and below which slowing is meant to widen it
 _SHARP_MPS = 8.5  # a curve is eased for above these speeds
 _GENTLE_MPS = 12.5
 _PASS_MPS = 9.0
+_ROLLING_OFF_MPS = 1.5  # nobody holds so low a speed on a free road
 _VEHICLES = (Body.CAR, Body.VAN, Body.TRUCK)
 
 
@@ -60,11 +61,15 @@ def all_causes() -> Iterator[Cause]:
         yield from _CAUSES[kind]
 
 
+def _gaining(ego: EgoMotion) -> bool:
+    return ego.motion is Motion.GAINING or ego.speed < _ROLLING_OFF_MPS
+
+
 def _clear(ego: EgoMotion, cause: Cause) -> str:
     reason = "the lane ahead is clear" if cause.lanes else "no critical agent needs attention"
     if ego.motion is Motion.STANDING:
         return f"Pull away from standstill to continue driving since {reason}"
-    if ego.motion is Motion.GAINING:
+    if _gaining(ego):
         return f"Accelerate from {SPEED} m/s to continue driving since {reason}"
     return f"Keep lane to continue driving at {SPEED} m/s since {reason}"
 
@@ -79,7 +84,7 @@ def _other(ego: EgoMotion, cause: Cause) -> str:
         other = f"since the {_word(cause)} {cause.distance} m ahead on the {cause.side} stays off the road"
     if ego.motion is Motion.STANDING:
         return f"Pull away from standstill {other}"
-    if ego.motion is Motion.GAINING:
+    if _gaining(ego):
         return f"Accelerate from {SPEED} m/s {other}"
     return f"Keep lane at {SPEED} m/s {other}"
 
@@ -129,7 +134,7 @@ def _light_amber(ego: EgoMotion, cause: Cause) -> str:
 def _light_green(ego: EgoMotion, cause: Cause) -> str:
     if ego.motion is Motion.STANDING:
         return "Pull away from standstill through the junction since the straight traffic light is green"
-    action = "Accelerate from" if ego.motion is Motion.GAINING else "Keep speed at"
+    action = "Accelerate from" if _gaining(ego) else "Keep speed at"
     if cause.distance == 0:
         return f"{action} {SPEED} m/s to clear the junction since the light above is green"
     return f"{action} {SPEED} m/s through the junction since the traffic light {cause.distance} m ahead is green"
@@ -167,7 +172,7 @@ def _cyclist(ego: EgoMotion, cause: Cause) -> str:
 
 
 def _junction(ego: EgoMotion, cause: Cause) -> str:
-    action = {Motion.STANDING: "Pull away at", Motion.GAINING: "Accelerate from"}.get(ego.motion, "Keep speed at")
+    action = "Accelerate from" if _gaining(ego) else "Keep speed at"
     return f"{action} {SPEED} m/s through the junction {cause.distance} m ahead since no vehicle is crossing"
 
 
