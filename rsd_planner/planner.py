@@ -143,7 +143,7 @@ class Planner:
         draft, described, refused = None, "", ""
         if directory.draft is not None:
             try:
-                draft, config = load_draft(directory.draft, _parts(target))
+                draft, config = load_draft(directory.draft, target_parts(target))
             except CheckpointError as error:
                 if not settings.allow_plain_decoding:
                     raise
@@ -291,7 +291,8 @@ class Planner:
         return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]) % 2**63)
 
 
-def _parts(target: AlpamayoTarget) -> TargetParts:
+def target_parts(target: AlpamayoTarget) -> TargetParts:
+    """What a draft must know of this target."""
     text, words = target.network.text, target.vocabulary
     return TargetParts(
         hidden_size=text.config.hidden_size,
