@@ -60,7 +60,9 @@ def install(source: Path, ros_prefix: Path) -> Path:
 def _run(install: Path, command: str) -> str:
     """Output of a shell command with the workspace sourced."""
     script = f". {install}/setup.sh && {command}"
-    return subprocess.check_output(["sh", "-c", script], cwd=install, text=True)
+    run = subprocess.run(["sh", "-c", script], cwd=install, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
 
 
 def test_message_package_builds_a_working_message(install: Path) -> None:
