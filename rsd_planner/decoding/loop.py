@@ -13,11 +13,12 @@ from rsd_planner.decoding.acceptance import accept
 from rsd_planner.decoding.logits import Choice, Sampling
 from rsd_planner.decoding.protocols import Draft, Proposal, Target
 from rsd_planner.decoding.reasoning import Clock, Closing, Frame, Reasoning
-from rsd_planner.decoding.verify_length import LONGEST, VerifyLength
+from rsd_planner.decoding.verify_length import VerifyLength
 from rsd_planner.plan import TokenSource
 
 PromptT = TypeVar("PromptT")
 
+IN_PREFILL = 32  # drafted tokens at most behind the prompt: a whole reasoning, few beside the prompt's thousands
 _NOTHING = Proposal(TokenSource.DRAFT)
 
 
@@ -55,7 +56,7 @@ def decode(
     for draft in drafts:
         draft.open(choice)
 
-    proposal = _propose(drafts, lambda _: LONGEST, frame, target.vocab_size)  # rides in the prefill, costs no pass
+    proposal = _propose(drafts, lambda _: IN_PREFILL, frame, target.vocab_size)  # costs no pass
     step = target.prefill(prompt, proposal.tokens)
     kept = frame.commit(proposal, *accept(step.logits, proposal, choice))
     _forget(target, len(proposal.tokens) - kept)

@@ -6,7 +6,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ _FORGETTING = 0.98  # weight of a past proposal against the one after it
 _PRIOR = 4.0  # proposals that the estimate of the position before counts for at one seldom offered
 _FIRST_GUESS = 0.8  # acceptance before anything is known
 _MEASURED = (1, 2, 4, 8, 16)  # tokens per pass that are timed at warm-up
-_REPEATS = 3
+_REPEATS = 5
 
 
 @dataclass(frozen=True)
@@ -86,26 +85,27 @@ def measure_costs(target: Target[Any], drafts: Sequence[Draft]) -> StepCosts:
         float(step.logits[-1, 0])  # waits for the device
         target.rollback(count)
 
-    single = _time(verify, 1)
-    passes = [_time(verify, count) / single for count in _MEASURED]
+    passes = _seconds(verify, _MEASURED)
+    single = passes[0]
     proposals = {}
     for draft in drafts:
         draft.propose(1)  # takes in the prompt
-        counts = [count for count in _MEASURED if count < draft.longest] + [draft.longest]
-        times = [_time(draft.propose, count) / single for count in counts]
-        proposals[draft.source] = _spread([0, *counts], [0.0, *times], range(LONGEST + 1))
-    return StepCosts(_spread(_MEASURED, passes, range(1, LONGEST + 2)), proposals)
+        counts = [*(count for count in _MEASURED if count < draft.longest), draft.longest]
+        proposals[draft.source] = _spread([0, *counts], [0.0, *_seconds(draft.propose, counts)], LONGEST + 1, single)
+    return StepCosts(_spread([count - 1 for count in _MEASURED], passes.tolist(), LONGEST + 1, single), proposals)
 
 
-def _time(act: Callable[[int], object], count: int) -> float:
-    seconds = []
-    act(count)
-    for _ in range(_REPEATS):
-        started = time.perf_counter()
-        act(count)
-        seconds.append(time.perf_counter() - started)
-    return median(seconds)
+def _seconds(act: Callable[[int], object], counts: Sequence[int]) -> NDArray[np.float64]:
+    """Shortest time per count, never shorter than that of fewer; rounds are interleaved, so that all suffer alike."""
+    rounds = np.empty((_REPEATS, len(counts)))
+    for times in rounds:
+        for i, count in enumerate(counts):
+            started = time.perf_counter()
+            act(count)
+            times[i] = time.perf_counter() - started
+    return np.asarray(np.maximum.accumulate(rounds.min(axis=0)))
 
 
-def _spread(counts: Sequence[int], times: Sequence[float], wanted: range) -> tuple[float, ...]:
-    return tuple(float(t) for t in np.interp(list(wanted), counts, times))
+def _spread(drafted: Sequence[int], seconds: Sequence[float], length: int, unit: float) -> tuple[float, ...]:
+    """Times by number of drafted tokens, 0 to length - 1, in units of one step."""
+    return tuple(float(t) for t in np.interp(range(length), drafted, np.asarray(seconds) / unit))

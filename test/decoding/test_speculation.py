@@ -179,7 +179,7 @@ def test_a_deadline_that_comes_too_late_changes_nothing() -> None:
 def test_a_fixed_length_is_what_is_asked_for() -> None:
     draft = ScriptedDraft(right)
     reasoning, target = run(saying(SCRIPT), draft, verify_length=VerifyLength(fixed=3))
-    assert draft.limits == [15, 3, 3, 3, 3]  # the prefill has room for more
+    assert draft.limits == [19, 3, 3, 3, 3]  # the prefill has room for more
     assert [len(tokens) for tokens in target.passes] == [4, 4, 4, 2]
     assert reasoning.tokens_per_pass == (4, 4, 4, 1)
 
