@@ -17,7 +17,8 @@ def prefix(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An installation of the package without its requirements, outside the source tree."""
     prefix = tmp_path_factory.mktemp("prefix")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-compile"]
-    subprocess.run([*pip, "--prefix", str(prefix), str(source)], check=True)
+    # Without --ignore-installed, pip would remove the package from the environment the tests run in.
+    subprocess.run([*pip, "--ignore-installed", "--prefix", str(prefix), str(source)], check=True)
     return prefix
 
 
