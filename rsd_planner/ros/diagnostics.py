@@ -76,7 +76,9 @@ def _inputs(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]:
     if newest_ns:
         values["spread of newest frames [ms]"] = f"{(max(newest_ns) - min(newest_ns)) / 1e6:.0f}"
     values["resets"] = inputs.scene.resets
-    values["route text"] = inputs.route or ""
+    if inputs.route is not None:
+        ignored = "" if session.model.takes_route else f" (ignored: {session.model.name} takes none)"
+        values["route text"] = f"{inputs.route}{ignored}"
     if session.stalled is not None:
         values["last_skip_reason"] = session.stalled.reason
         return ERROR, f"{session.stalled.reason}: {session.stalled.detail}", values

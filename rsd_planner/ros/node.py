@@ -12,7 +12,6 @@ from rcl_interfaces.msg import SetParametersResult
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
-from std_srvs.srv import Trigger
 
 from rsd_planner.errors import PlannerError
 from rsd_planner.ros.diagnostics import Diagnostics
@@ -66,6 +65,8 @@ class PlannerNode(LifecycleNode):  # type: ignore[misc]  # rclpy has no type inf
         self._leaving = threading.Event()
         self.abandoned = False
         self._parameter_server = ParameterServer(self)
+        for error in self._parameter_server.rejected:
+            self.get_logger().error(f"{error}; it cannot be configured like this")
         self.add_on_set_parameters_callback(self._on_set_parameters)
         self._diagnostics = Diagnostics(self, lambda: self._session)
         self._outcome_ready = self.create_guard_condition(self._on_outcome)
@@ -89,7 +90,8 @@ class PlannerNode(LifecycleNode):  # type: ignore[misc]  # rclpy has no type inf
         try:
             self._session = self._acquire()
         except Exception as error:
-            self._diagnostics.configure_error = str(error)
+            named = "" if isinstance(error, PlannerError) else f"{type(error).__name__}: "
+            self._diagnostics.configure_error = f"{named}{error}"
             raise
         for sentence in self._parameter_server.unknown_overrides():
             self.get_logger().warning(sentence)
@@ -129,7 +131,6 @@ class PlannerNode(LifecycleNode):  # type: ignore[misc]  # rclpy has no type inf
         except Exception:
             self.abandoned = not worker.close(RELEASE_TIMEOUT_S)
             raise
-        self._reset_service = self.create_service(Trigger, "~/reset", self._on_reset)
         self.get_logger().info(
             f"{model.name}, {model.parameters:,} parameters, on {model.device} in {model.dtype}: "
             f"cameras {', '.join(parameters.cameras)}"
@@ -144,7 +145,6 @@ class PlannerNode(LifecycleNode):  # type: ignore[misc]  # rclpy has no type inf
         if self._session is None:
             return
         session, self._session = self._session, None
-        self.destroy_service(self._reset_service)
         self.abandoned = not session.close(RELEASE_TIMEOUT_S)
         if self.abandoned:
             self.get_logger().warning("the model is still busy: it is released when it is done")
@@ -157,12 +157,6 @@ class PlannerNode(LifecycleNode):  # type: ignore[misc]  # rclpy has no type inf
     def _on_outcome(self) -> None:
         if self._session is not None:
             self._session.take_outcome()
-
-    def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self._configured.reset()
-        response.success = True
-        response.message = "inputs forgotten; the plan under way will not be published"
-        return response
 
     def _on_set_parameters(self, parameters: list[Parameter]) -> SetParametersResult:
         names = [parameter.name for parameter in parameters if parameter.name in SPECIFICATIONS]

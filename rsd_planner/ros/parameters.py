@@ -137,6 +137,11 @@ class ParameterServer:
             self._rejected[name] = _error(name, found, specification.expected)
             self._node.declare_parameter(name, specification.default, specification.descriptor(), ignore_override=True)
 
+    @property
+    def rejected(self) -> list[ParameterError]:
+        """What was given and cannot be accepted."""
+        return list(self._rejected.values())
+
     def accepted(self, names: list[str]) -> None:
         """Note that parameters have been set anew, so that an earlier rejection no longer counts."""
         for name in names:
@@ -162,7 +167,7 @@ class ParameterServer:
         Raises:
             ParameterError: The first unacceptable one, by name, with what was found and what was expected.
         """
-        for error in self._rejected.values():
+        for error in self.rejected:
             raise error
         values = {name: self._node.get_parameter(name).value for name in SPECIFICATIONS}
         for name, specification in SPECIFICATIONS.items():

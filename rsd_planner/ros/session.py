@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rclpy.clock import JumpThreshold, TimeJump
 from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNode
+from std_srvs.srv import Trigger
 
 from rsd_planner.errors import ImageError, ModelOutputError, PlannerError
 from rsd_planner.plan_checks import withhold_reason
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rsd_planner.planner import ModelInfo
 
 LOG_PERIOD_S = 5.0
+HISTORY_S = 1.5  # of odometry that a plan needs
 
 
 class PlanningSession:
@@ -57,7 +59,7 @@ class PlanningSession:
         self._last_t0_ns: int | None = None
         self._waiting = False  # a reference frame has come for which there is no plan yet
         self._last_skip: Withheld | None = None
-        self._last_submission = time.monotonic()
+        self._idle_since = time.monotonic()
         self._last_log: tuple[str, float] = ("", 0.0)
         with ExitStack() as resources:
             self.publishers = PlanPublishers(node, parameters.output_frame, model.notice)
@@ -67,14 +69,14 @@ class PlanningSession:
             threshold = JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=True)
             jumps = node.get_clock().create_jump_callback(threshold, post_callback=self._on_clock_jump)
             resources.callback(jumps.unregister)
+            resources.callback(node.destroy_service, node.create_service(Trigger, "~/reset", self._on_reset))
             self._resources = resources.pop_all()
         self._scene_resets = self.inputs.scene.resets
 
     def activate(self) -> None:
         """Plan on what arrives from now on."""
+        self._forget_plans()
         self.active = True
-        self.stalled = None
-        self._last_submission = time.monotonic()
 
     def deactivate(self) -> None:
         """Stop planning; what is under way will not be published. Inputs are still taken in."""
@@ -107,7 +109,7 @@ class PlanningSession:
 
     def watch_inputs(self) -> None:
         """Find out whether plans have stopped for want of inputs; called about once a second."""
-        idle_s = time.monotonic() - self._last_submission
+        idle_s = time.monotonic() - self._idle_since
         if not self.active or self._worker.busy or idle_s <= self._max_input_age_s:
             return
         found = self._explain_silence() or self._last_skip or Withheld("no_images", "nothing new to plan on")
@@ -148,7 +150,7 @@ class PlanningSession:
             self._logger.info(f"planning again (was held up by {self.stalled.reason})")
             self.stalled = None
         self._last_skip = None
-        self._last_submission = time.monotonic()
+        self._idle_since = time.monotonic()
         self._worker.submit(
             Job(observed, self._generation, self.inputs.odometry_frame_id, self.inputs.vehicle_frame_id)
         )
@@ -236,6 +238,12 @@ class PlanningSession:
         self._logger.warning("the clock went back or changed its source: starting anew")
         self.reset()
 
+    def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self.reset()
+        response.success = True
+        response.message = "inputs forgotten; the plan under way will not be published"
+        return response
+
     def _follow_scene(self) -> None:
         self._scene_resets = self.inputs.scene.resets
         self._last_t0_ns = None
@@ -244,7 +252,8 @@ class PlanningSession:
     def _forget_plans(self) -> None:
         self._generation += 1
         self._waiting = False
-        self._last_skip = None
+        self._last_skip = self.stalled = None
+        self._idle_since = time.monotonic() + HISTORY_S  # no complaint before the history can be complete
 
     def _now_ns(self) -> int:
         return int(self._node.get_clock().now().nanoseconds)

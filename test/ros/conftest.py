@@ -1,5 +1,6 @@
 """Real DDS on a domain of this test session's own; nodes under test spin in their own thread, as in their process."""
 
+import gc
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -36,6 +37,7 @@ MakeNode = Callable[..., PlannerNode]
 def context() -> Iterator[None]:
     rclpy.init()
     yield
+    gc.collect()  # a destroyed lifecycle node stays in the graph until its state machine is collected
     rclpy.try_shutdown()
 
 

@@ -6,7 +6,6 @@ from rclpy.parameter import Parameter
 from ros_peer import MODEL
 
 from rsd_planner.errors import ParameterError
-from rsd_planner.planner import PlannerSettings
 from rsd_planner.ros.parameters import SPECIFICATIONS, ParameterServer
 
 GIVEN = {"model": str(MODEL), "cameras": ["front"], "camera_ids": [1]}
@@ -27,6 +26,9 @@ def serve(context):
 
 
 def test_defaults_of_the_model_are_those_of_the_planner(serve):
+    pytest.importorskip("torch", reason="PyTorch is not in this environment")
+    from rsd_planner.planner import PlannerSettings
+
     parameters = serve()[0].read()
     settings = PlannerSettings()
     for name in ("device", "dtype", "temperature", "top_p", "max_reasoning_tokens", "seed"):

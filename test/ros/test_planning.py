@@ -8,6 +8,7 @@ import pytest
 from rclpy.qos import ReliabilityPolicy
 from ros_peer import PLANNER, SPEED_MPS, STEP_NS, jpeg, nanoseconds, position_at
 from sensor_msgs.msg import CompressedImage, Image
+from std_msgs.msg import String
 
 from rsd_planner.ros.worker import load_planner
 
@@ -200,6 +201,17 @@ def test_when_a_bag_loops_plans_go_on_with_the_stamps_of_the_new_round(make_node
     peer.drive(to_ns=again)
     peer.until(lambda: again in peer.stamps())
     peer.until(lambda: int(peer.value("inputs", "resets")) >= 1)
+
+
+def test_a_route_text_that_the_model_does_not_take_is_ignored_and_diagnostics_say_so(make_node, peer):
+    make_node()
+    peer.activate()
+    route = peer.node.create_publisher(String, f"{PLANNER}/input/nav_text", 1)
+    peer.until(lambda: route.get_subscription_count() == 1)
+    route.publish(String(data="Turn left in 30 m"))
+    peer.until(lambda: peer.value("inputs", "route text") == "Turn left in 30 m (ignored: Alpamayo R1 takes none)")
+    t0 = peer.drive()
+    peer.until(lambda: t0 in peer.stamps())
 
 
 def test_raw_images_are_planned_on(make_node, peer):
