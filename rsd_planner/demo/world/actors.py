@@ -129,7 +129,7 @@ class Walker:
 
     def _may_start(self, around: Surroundings) -> bool:
         distance = self.plan.s - around.ego_front
-        if not 4.0 < distance < self.plan.trigger or stopping(around.ego_speed, distance - 3.5) > _FEASIBLE_MPS2:
+        if not 7.0 < distance < self.plan.trigger or stopping(around.ego_speed, distance - 5.5) > _FEASIBLE_MPS2:
             return False
         return all(not -14 < v.s - self.s < 10 for v in around.vehicles if v.plan.direction > 0)
 

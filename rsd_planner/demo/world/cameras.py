@@ -37,7 +37,9 @@ def make_camera(camera_id: int, scale: int = 1) -> Camera:
     if camera_id not in _RIG:
         raise ValueError(f"camera {camera_id}: expected one of {sorted(_RIG)}")
     view, yaw, position = _RIG[camera_id]
-    return Camera(camera_id, WIDTH * scale, HEIGHT * scale, float(np.deg2rad(view)), 0.45, float(np.deg2rad(yaw)), position)
+    return Camera(
+        camera_id, WIDTH * scale, HEIGHT * scale, float(np.deg2rad(view)), 0.45, float(np.deg2rad(yaw)), position
+    )
 
 
 _RIG = {

@@ -65,10 +65,10 @@ def view_from(vehicle: Pose, camera: Camera) -> View:
 @cache
 def _context() -> Any:
     try:
-        return moderngl.create_context(standalone=True, backend="egl")
+        return moderngl.create_context(standalone=True, backend="egl")  # type: ignore[arg-type]
     except Exception as error:
         raise RenderError(
-            f"no OpenGL over EGL here ({error}): expected libEGL and a driver, such as Debian's libegl1 and libgl1-mesa-dri"
+            f"no OpenGL over EGL here ({error}): expected libEGL and a driver (Debian: libegl1, libgl1-mesa-dri)"
         ) from None
 
 

@@ -79,12 +79,15 @@ def _write_shard(job: tuple[Path, list[int], tuple[int, ...]]) -> Path:
     path, seeds, cameras = job
     camerawork = Camerawork(cameras)
     samples = [_packed(sample) for seed in seeds for sample in drive_samples(seed, camerawork)]
-    columns = {name: np.array([sample[name] for sample in samples]) for name in samples[0] if name != "jpegs"}
+    columns: dict[str, Any] = {
+        name: np.array([sample[name] for sample in samples]) for name in samples[0] if name != "jpegs"
+    }
     jpegs = [jpeg for sample in samples for jpeg in sample["jpegs"]]
     offsets = np.concatenate([[0], np.cumsum([len(jpeg) for jpeg in jpegs])])
+    columns |= {"pixels": np.concatenate(jpegs), "offsets": offsets, "drives": np.array(len(seeds))}
     temporary = path.with_suffix(".part")
     with temporary.open("wb") as file:
-        np.savez(file, pixels=np.concatenate(jpegs), offsets=offsets, drives=len(seeds), **columns)
+        np.savez(file, **columns)
     temporary.rename(path)
     return path
 
@@ -139,11 +142,10 @@ class Dataset:
         per_sample = self.cameras * FRAMES
         pixels, offsets = self.pixels[self.shard[index]], self.offsets[self.shard[index]]
         first = int(self.row[index]) * per_sample
-        frames = [
-            cv2.imdecode(pixels[offsets[i] : offsets[i + 1]], cv2.IMREAD_COLOR)[:, :, ::-1]
-            for i in range(first, first + per_sample)
-        ]
-        return np.stack(frames).reshape(self.cameras, FRAMES, *frames[0].shape).astype(np.uint8)
+        frames = np.empty((per_sample, HEIGHT, WIDTH, 3), np.uint8)
+        for i in range(per_sample):
+            frames[i] = cv2.imdecode(pixels[offsets[first + i] : offsets[first + i + 1]], cv2.IMREAD_COLOR_RGB)
+        return frames.reshape(self.cameras, FRAMES, HEIGHT, WIDTH, 3)
 
 
 def load_split(folder: Path, split: Split, limit: int | None = None) -> Dataset:

@@ -49,7 +49,8 @@ def run_drive(layout: Layout) -> Drive:
         [Cyclist(plan) for plan in layout.cyclists],
         layout.parked,
     )
-    states, controls, stations = [state], [], [FRONT_M]
+    states, stations = [state], [FRONT_M]
+    controls: list[tuple[float, float]] = []
     s = 0.0
     actors: list[Signal | Walker | Vehicle | Cyclist] = [
         *traffic.signals, *traffic.walkers, *traffic.vehicles, *traffic.cyclists
@@ -58,12 +59,10 @@ def run_drive(layout: Layout) -> Drive:
         actor.record()
     while s < road.length - _END_M and len(controls) * DT_S < layout.max_seconds:
         control = driver.controls(state, s, traffic)
-        for mover in (*traffic.signals, *traffic.walkers, *traffic.vehicles):
-            mover.step(traffic)
-        for cyclist in traffic.cyclists:
-            cyclist.step(traffic)
+        for actor in actors:
+            actor.step(traffic)
         state = state.moved(*control)
-        s, _ = road.locate((state.x, state.y), s)
+        s, _ = road.locate(state.x, state.y, s)
         traffic.ego_front, traffic.ego_speed = s + FRONT_M, state.speed
         for actor in actors:
             actor.record()

@@ -8,12 +8,12 @@ import numpy as np
 
 from rsd_planner.demo.world.actors import Cyclist, Signal, Vehicle, Walker, parked_rear, stopping
 from rsd_planner.demo.world.ego import DT_S, FRONT_M, HALF_WIDTH_M, State
-from rsd_planner.demo.world.layout import SIZE_M, Body, DriverTraits, Layout, ParkedPlan, Phase
+from rsd_planner.demo.world.layout import SIZE_M, Body, CyclistPlan, DriverTraits, Layout, ParkedPlan, Phase
 from rsd_planner.demo.world.motion_fit import load_motion
 from rsd_planner.demo.world.road import Road
 
 STOP_BEFORE_LINE_M = 1.5
-STOP_BEFORE_WALKER_M = 3.0
+STOP_BEFORE_WALKER_M = 5.0
 AMBER_LIMIT_MPS2 = 2.8  # a harder stop than this for amber: drive on
 _STANDSTILL_GAP_M = 2.5
 _NOTICE_M = 48.0
@@ -116,16 +116,21 @@ class Driver:
         speed, front = traffic.ego_speed, traffic.ego_front
         for signal in traffic.signals:
             distance = signal.plan.stop - front
-            if distance < -0.7 or signal.phase is Phase.GREEN or not self._sees(signal.plan, distance, signal.plan.notice):
+            seen = distance > -0.7 and signal.phase is not Phase.GREEN
+            if not seen or not self._sees(signal.plan, distance, signal.plan.notice):
                 continue
-            if signal.phase is Phase.AMBER and id(signal) not in self._runs_light and distance > 0:
-                if stopping(speed, distance - STOP_BEFORE_LINE_M / 2) > AMBER_LIMIT_MPS2:
-                    self._runs_light.add(id(signal))
+            hard = stopping(speed, distance - STOP_BEFORE_LINE_M / 2) > AMBER_LIMIT_MPS2
+            if signal.phase is Phase.AMBER and distance > 0 and hard:
+                self._runs_light.add(id(signal))
             if id(signal) not in self._runs_light:
                 wishes.append(self._stop(speed, distance - STOP_BEFORE_LINE_M))
         for walker in traffic.walkers:
             distance = walker.s - front
-            if walker_in_way(walker, traffic.road) and distance > 0 and self._sees(walker.plan, distance, walker.plan.notice):
+            if (
+                walker_in_way(walker, traffic.road)
+                and distance > 0
+                and self._sees(walker.plan, distance, walker.plan.notice)
+            ):
                 wishes.append(self._stop(speed, distance - STOP_BEFORE_WALKER_M))
         return wishes
 
@@ -151,7 +156,10 @@ class Driver:
 
     def _eases(self, s: float, traffic: Traffic) -> list[float]:
         """Curves, and what is passed with little room."""
-        wishes = [self._behind_bend(traffic.ego_speed, s, curve.start, curve.end, curve.radius) for curve in traffic.road.curves]
+        wishes = [
+            self._behind_bend(traffic.ego_speed, s, curve.start, curve.end, curve.radius)
+            for curve in traffic.road.curves
+        ]
         for distance, beyond, plan in obstacles(traffic):
             if beyond > -1.0 and self._sees(plan, distance, plan.notice):
                 wishes.append(self._towards(traffic.ego_speed, self._traits.pass_speed, max(distance - 4.0, 0.0)))
@@ -177,14 +185,15 @@ class Driver:
     def _lateral(self, state: State, s: float, traffic: Traffic) -> float:
         road = traffic.road
         target = self._shift_wanted(traffic)
-        self._shift += float(np.clip(1.5 * (target - self._shift), -_SHIFT_RATE_MPS, _SHIFT_RATE_MPS)) * DT_S * min(
-            1.0, traffic.ego_speed / 3.0
+        self._shift += (
+            float(np.clip(1.5 * (target - self._shift), -_SHIFT_RATE_MPS, _SHIFT_RATE_MPS))
+            * DT_S
+            * min(1.0, traffic.ego_speed / 3.0)
         )
         ahead = float(np.clip(0.75 * traffic.ego_speed, 4.0, 11.0))
-        goal = road.point(s + ahead, road.lane_centre + self._shift + self._wander)
-        offset = goal - (state.x, state.y)
-        angle = np.arctan2(offset[1], offset[0]) - state.yaw
-        wanted = float(2 * np.sin(angle) / np.hypot(*offset))
+        x, y, _ = road.spot(s + ahead, road.lane_centre + self._shift + self._wander)
+        angle = np.arctan2(y - state.y, x - state.x) - state.yaw
+        wanted = float(2 * np.sin(angle) / np.hypot(x - state.x, y - state.y))
         self._curvature += float(np.clip(wanted - self._curvature, -0.012, 0.012))
         return self._curvature
 
@@ -203,9 +212,9 @@ class Driver:
         return shift
 
 
-def obstacles(traffic: Traffic) -> list[tuple[float, float, object]]:
+def obstacles(traffic: Traffic) -> list[tuple[float, float, ParkedPlan | CyclistPlan]]:
     """What reaches into the lane from its edge: distance to its near and far end from the ego's front, m; its plan."""
-    found: list[tuple[float, float, object]] = []
+    found: list[tuple[float, float, ParkedPlan | CyclistPlan]] = []
     for plan in traffic.parked:
         if plan.overlap > 0:
             near = parked_rear(plan) - traffic.ego_front

@@ -94,7 +94,7 @@ class Path:
         accel = np.diff(speed) / DT_S
         length = speed[:-1] * DT_S + accel * DT_S**2 / 2
         curvature = np.divide(turn, length, out=np.zeros_like(turn), where=length > 1e-3)
-        return (np.stack([accel, curvature], axis=-1) - ACTION_MEAN) / ACTION_STD
+        return np.asarray((np.stack([accel, curvature], axis=-1) - ACTION_MEAN) / ACTION_STD)
 
     def _in_frame(self, stamps: list[int], t0_ns: int) -> tuple[Floats, Floats]:
         origin = self.pose(t0_ns)

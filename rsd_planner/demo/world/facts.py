@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from math import atan2, cos, pi, sin
 from typing import Literal
 
 import numpy as np
@@ -16,11 +17,13 @@ from rsd_planner.demo.world.layout import SIZE_M, Body, Phase
 from rsd_planner.demo.world.road import SIGNAL_M
 from rsd_planner.scene.observation import STEP_NS, EgoHistory
 
-DISTANCES_M = (*range(1, 31), *range(32, 53, 2))
+# spoken distances: half metres to 15 m, metres to 30 m, two metres beyond, each at least half a pixel in the picture
+DISTANCES_M = (*(half / 2 for half in range(1, 31)), *(float(m) for m in (*range(16, 31), *range(32, 53, 2))))
 STANDING_MPS = 0.3
 MAX_SPEED_MPS = 18.0
 _CAMERA_X_M = 1.6  # before the rear axle
-_VIEW_RAD = np.deg2rad(25.0)  # a cause lies well inside the front camera's view
+_VIEW_RAD = 0.436  # 25 degrees: a cause lies inside the front camera's view
+_STRAIGHT_RAD = 0.2  # a road that turns less than this hides nothing
 _SIGHT_M = 9.0  # from kerb to whatever may hide what lies behind
 _CHANGING_MPS2 = 0.45
 
@@ -77,7 +80,7 @@ class Cause:
     """The visible reason for what the ego does. Fields that say nothing about a kind keep their defaults."""
 
     kind: CauseKind
-    distance: int = 0  # m from the front bumper, one of DISTANCES_M; 0 when beside, inside or without distance
+    distance: float = 0.0  # m from the front bumper, one of DISTANCES_M; 0 when beside, inside or without distance
     body: Body | None = None
     side: Side | None = None
     braking: bool = False  # brake lamps lit
@@ -106,9 +109,9 @@ class Facts:
     cause: Cause
 
 
-def nearest_word(distance: float) -> int:
-    """The spoken distance."""
-    return int(_WORDS[np.abs(_WORDS - distance).argmin()])
+def spoken_distance(distance: float) -> float:
+    """The nearest distance that has a word."""
+    return float(_WORDS[np.abs(_WORDS - distance).argmin()])
 
 
 def ego_motion(history: EgoHistory) -> EgoMotion:
@@ -152,8 +155,8 @@ class _View:
         self._road, self._front = drive.layout.road, drive.stations[tick]
         state = drive.path.states[tick]
         self._yaw = state.yaw
-        self._camera = np.array([state.x + _CAMERA_X_M * np.cos(state.yaw), state.y + _CAMERA_X_M * np.sin(state.yaw)])
-        self._camera_sl = self._road.locate(self._camera, self._front - FRONT_M + _CAMERA_X_M)
+        self._x, self._y = state.x + _CAMERA_X_M * cos(state.yaw), state.y + _CAMERA_X_M * sin(state.yaw)
+        self._s, self._l = self._road.locate(self._x, self._y, self._front - FRONT_M + _CAMERA_X_M)
 
     def stoppers(self) -> Candidates:
         """What the ego may have to stop for."""
@@ -169,14 +172,14 @@ class _View:
         for junction in self._road.junctions:
             distance = junction.stop - self._front
             if not junction.signals and self._near(CauseKind.JUNCTION, distance, _PASSED_M):
-                yield distance, Cause(CauseKind.JUNCTION, nearest_word(distance))
+                yield distance, Cause(CauseKind.JUNCTION, spoken_distance(distance))
         for curve in self._road.curves:
             distance = curve.start - self._front
             side: Side = "left" if curve.radius > 0 else "right"
             if distance <= 0 and self._front < curve.end - 12.0:
-                yield 0.0, Cause(CauseKind.CURVE, 0, side=side, sharp=curve.sharp)
+                yield 0.0, Cause(CauseKind.CURVE, side=side, sharp=curve.sharp)
             elif self._near(CauseKind.CURVE, distance, 0.0) and self._seen(curve.start, self._road.lane_centre):
-                yield distance, Cause(CauseKind.CURVE, nearest_word(distance), side=side, sharp=curve.sharp)
+                yield distance, Cause(CauseKind.CURVE, spoken_distance(distance), side=side, sharp=curve.sharp)
 
     def others(self) -> Candidates:
         """Who is near and does not matter."""
@@ -184,11 +187,11 @@ class _View:
             spot = track.spots[self._tick]
             distance = spot.s - SIZE_M[plan.body][0] / 2 - self._front
             if plan.direction < 0 and self._near(CauseKind.ONCOMING, distance, 4.0) and self._seen(spot.s, spot.l):
-                yield distance, Cause(CauseKind.ONCOMING, nearest_word(distance), body=plan.body)
+                yield distance, Cause(CauseKind.ONCOMING, spoken_distance(distance), body=plan.body)
             elif plan.direction > 0 and not plan.lead:
                 yield from self._beside(distance, spot.s, spot.l, plan.body, moving=True)
-        for plan in self._drive.layout.parked:
-            yield from self._beside(parked_rear(plan) - self._front, plan.s, plan.l, plan.body)
+        for parked in self._drive.layout.parked:
+            yield from self._beside(parked_rear(parked) - self._front, parked.s, parked.l, parked.body)
         for track in self._drive.walkers:
             spot = track.spots[self._tick]
             yield from self._beside(spot.s - self._front, spot.s, spot.l, Body.PEDESTRIAN)
@@ -196,14 +199,14 @@ class _View:
     def _beside(self, distance: float, s: float, l: float, body: Body, moving: bool = False) -> Candidates:  # noqa: E741
         if self._near(CauseKind.BYSTANDER, distance, 4.0) and self._seen(s, l):
             side: Side = "left" if l > self._road.lane_centre else "right"
-            yield distance, Cause(CauseKind.BYSTANDER, nearest_word(distance), body=body, side=side, moving=moving)
+            yield distance, Cause(CauseKind.BYSTANDER, spoken_distance(distance), body=body, side=side, moving=moving)
 
     def _leads(self) -> Candidates:
         for plan, track in zip(self._drive.layout.vehicles, self._drive.vehicles, strict=True):
             spot = track.spots[self._tick]
             distance = spot.s - SIZE_M[plan.body][0] / 2 - self._front
             if plan.lead and spot.present and self._near(CauseKind.LEAD, distance, -1.0) and self._seen(spot.s, spot.l):
-                word = nearest_word(distance)
+                word = spoken_distance(distance)
                 lamps = spot.braking and word <= BRAKE_LAMPS_M
                 yield distance, Cause(CauseKind.LEAD, word, body=plan.body, braking=lamps)
 
@@ -211,12 +214,15 @@ class _View:
         for phase, distance in self._lights():
             kind = _LIGHTS[phase]
             if kind is not CauseKind.LIGHT_GREEN and self._near(kind, distance, -SIGNAL_M + 4.0):
-                yield max(distance, 0.0), Cause(kind, nearest_word(distance) if distance > -0.7 else 0)
+                yield max(distance, 0.0), Cause(kind, spoken_distance(distance) if distance > -0.7 else 0.0)
 
     def _green_lights(self) -> Candidates:
         for phase, distance in self._lights():
             if phase is Phase.GREEN and self._near(CauseKind.LIGHT_GREEN, distance, -SIGNAL_M + 4.0):
-                yield max(distance, 0.0), Cause(CauseKind.LIGHT_GREEN, nearest_word(distance) if distance > -0.7 else 0)
+                yield (
+                    max(distance, 0.0),
+                    Cause(CauseKind.LIGHT_GREEN, spoken_distance(distance) if distance > -0.7 else 0.0),
+                )
 
     def _lights(self) -> Iterator[tuple[Phase, float]]:
         for plan, phases in zip(self._drive.layout.signals, self._drive.phases, strict=True):
@@ -233,21 +239,21 @@ class _View:
             near = self._near(CauseKind.PEDESTRIAN, distance, 0.0)
             if spot.present and before and near and self._seen(spot.s, spot.l):
                 side: Side = "left" if from_left else "right"
-                yield distance, Cause(CauseKind.PEDESTRIAN, nearest_word(distance), side=side)
+                yield distance, Cause(CauseKind.PEDESTRIAN, spoken_distance(distance), side=side)
 
     def _parked(self) -> Candidates:
         for plan in self._drive.layout.parked:
             distance = parked_rear(plan) - self._front
             if plan.overlap > 0 and self._near(CauseKind.PARKED, distance, _PASSED_M) and self._seen(plan.s, plan.l):
                 side: Side = "right" if plan.side == "right" else "left"
-                yield distance, Cause(CauseKind.PARKED, nearest_word(distance), body=plan.body, side=side)
+                yield distance, Cause(CauseKind.PARKED, spoken_distance(distance), body=plan.body, side=side)
 
     def _cyclists(self) -> Candidates:
         for track in self._drive.cyclists:
             spot = track.spots[self._tick]
             distance = spot.s - SIZE_M[Body.CYCLIST][0] / 2 - self._front
             if self._near(CauseKind.CYCLIST, distance, _PASSED_M) and self._seen(spot.s, spot.l):
-                yield distance, Cause(CauseKind.CYCLIST, nearest_word(distance))
+                yield distance, Cause(CauseKind.CYCLIST, spoken_distance(distance))
 
     @staticmethod
     def _near(kind: CauseKind, distance: float, least: float) -> bool:
@@ -255,15 +261,16 @@ class _View:
 
     def _seen(self, s: float, l: float) -> bool:  # noqa: E741
         """Inside the picture, and the line of sight stays over the road and its verges."""
-        offset = self._road.point(s, l) - self._camera
-        bearing = np.arctan2(offset[1], offset[0]) - self._yaw
-        if abs((bearing + np.pi) % (2 * np.pi) - np.pi) > _VIEW_RAD:
+        x, y, yaw = self._road.spot(s, l)
+        bearing = atan2(y - self._y, x - self._x) - self._yaw
+        if abs((bearing + pi) % (2 * pi) - pi) > _VIEW_RAD:
             return False
-        own_s, own_l = self._camera_sl
-        chord = self._camera + np.linspace(0.2, 0.8, 4)[:, None] * offset
-        for share, point in zip(np.linspace(0.2, 0.8, 4), chord, strict=True):
-            _, lateral = self._road.locate(point, own_s + share * (s - own_s))
-            middle = own_l + share * (l - own_l)
+        if abs(yaw - self._yaw) < _STRAIGHT_RAD:
+            return True
+        for share in (0.2, 0.4, 0.6, 0.8):
+            at_x, at_y = self._x + share * (x - self._x), self._y + share * (y - self._y)
+            _, lateral = self._road.locate(at_x, at_y, self._s + share * (s - self._s))
+            middle = self._l + share * (l - self._l)
             if abs(lateral - middle) > _SIGHT_M + min(self._road.left_kerb - middle, middle - self._road.right_kerb):
                 return False
         return True

@@ -66,7 +66,7 @@ class Look:
 
 def make_look(split: Split, seed: int) -> Look:
     """The look of a seed."""
-    rng = np.random.default_rng([seed, 12])
+    rng = np.random.default_rng([seed, 14])
     style = STYLES[split]
     weather = style.weathers[int(rng.integers(len(style.weathers)))]
     zenith, horizon, sun, ambient, fog = _AIR[weather]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,11 +53,18 @@ class Mesh:
         """Add a box standing on the middle of its base; size along its own x, y, z."""
         corners = _CORNERS * np.asarray(size)
         cos, sin = np.cos(yaw), np.sin(yaw)
-        turned = np.stack([corners[:, 0] * cos - corners[:, 1] * sin, corners[:, 0] * sin + corners[:, 1] * cos, corners[:, 2]], -1)
+        turned = np.stack(
+            [corners[:, 0] * cos - corners[:, 1] * sin, corners[:, 0] * sin + corners[:, 1] * cos, corners[:, 2]], -1
+        )
         self.triangles((turned + np.asarray(base))[_BOX].reshape(-1, 3, 3), colour, glow)
 
     def frustum(
-        self, base: Sequence[float], length: tuple[float, float], width: tuple[float, float], height: float, colour: Colour
+        self,
+        base: Sequence[float],
+        length: tuple[float, float],
+        width: tuple[float, float],
+        height: float,
+        colour: Colour,
     ) -> None:
         """Add a box whose top (second value) is smaller than its base (first), as a car's cabin."""
         corners = _CORNERS.copy()
@@ -73,7 +81,7 @@ class Mesh:
         levels = ((0.45, -0.75), (1.0, -0.1), (0.7, 0.65))
         rings = [np.column_stack([ring * radius * r, np.full(sides + 1, z * height)]) for r, z in levels]
         middle = np.asarray(centre)
-        for low, high in zip(rings[:-1], rings[1:], strict=True):
+        for low, high in pairwise(rings):
             self.quads(np.stack([low[:-1], low[1:], high[1:], high[:-1]], axis=1) + middle, colour)
         top = np.broadcast_to([0.0, 0.0, height], (sides, 3))
         self.triangles(np.stack([rings[-1][:-1], rings[-1][1:], top], axis=1) + middle, colour)

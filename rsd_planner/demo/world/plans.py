@@ -27,6 +27,7 @@ COLOURS = 8  # per palette
 _BODIES = (Body.CAR, Body.CAR, Body.VAN, Body.TRUCK)
 _EVENTS_PER_DRIVE = (2, 5)
 _FIRST_EVENT_M = 62.0
+_SHORT_CROSSING_M = 8.5  # nobody sets out from farther away than this before an ego
 
 
 @dataclass
@@ -63,17 +64,18 @@ class _Draft:
         return self.uniform(0.75, 1.0) if self.chance(0.5) else self.uniform(0.1, 0.75)
 
 
-def make_layout(split: Split, seed: int, events: Sequence[Event] | None = None) -> Layout:
+def make_layout(split: Split, seed: int, events: Sequence[Event] | None = None, variant: int = 0) -> Layout:
     """The drive of a seed.
 
     Args:
         split: Whose style to draw from.
         seed: Decides everything else.
         events: What happens, in order; drawn when None.
+        variant: Draws other events for the same road and driver.
     """
-    rng = np.random.default_rng([seed, 11])
     style = STYLES[split]
-    draft = _Draft(rng, style, _road(rng, style))
+    rng = np.random.default_rng([seed, 11, variant])
+    draft = _Draft(rng, style, _road(np.random.default_rng([seed, 12]), style))
     for event in events if events is not None else _draw_events(rng, style):
         _ADD[event](draft)
         draft.cursor += draft.uniform(0.0, 12.0) if draft.chance(style.follow_ups) else draft.uniform(15.0, 45.0)
@@ -84,7 +86,7 @@ def make_layout(split: Split, seed: int, events: Sequence[Event] | None = None) 
     _add_bystanders(draft)
     return Layout(
         draft.road,
-        _traits(rng, style),
+        _traits(np.random.default_rng([seed, 13])),
         tuple(draft.vehicles),
         tuple(draft.signals),
         tuple(draft.walkers),
@@ -117,7 +119,7 @@ def _road(rng: np.random.Generator, style: Style) -> Road:
     )
 
 
-def _traits(rng: np.random.Generator, style: Style) -> DriverTraits:
+def _traits(rng: np.random.Generator) -> DriverTraits:
     motion = load_motion()
     free = float(np.interp(rng.random(), [0.0, 0.25, 0.5, 0.75, 1.0], motion.free_speed_quantiles_mps))
     free = float(np.clip(free, 7.0, 14.5))
@@ -176,9 +178,9 @@ def _signal_plan(draft: _Draft, stop: float) -> SignalPlan:
     if script < 0.25:
         return SignalPlan(stop, Phase.GREEN, 0.0, 3.0, notice)
     if script < 0.65:  # turns amber, then red, before the ego
-        return SignalPlan(stop, Phase.GREEN, draft.uniform(8.0, 48.0), draft.uniform(1.0, 4.5), notice)
+        return SignalPlan(stop, Phase.GREEN, draft.uniform(8.0, 48.0), draft.uniform(0.8, 3.2), notice)
     late = draft.uniform(6.0, 30.0) if draft.chance(0.3) else 0.0  # red; sometimes green before the ego has stopped
-    return SignalPlan(stop, Phase.RED, late, draft.uniform(1.0, 4.5), notice)
+    return SignalPlan(stop, Phase.RED, late, draft.uniform(0.8, 3.2), notice)
 
 
 def _add_light(draft: _Draft) -> None:
@@ -196,7 +198,8 @@ def _add_junction(draft: _Draft) -> None:
 
 def _add_pedestrian(draft: _Draft) -> None:
     road, s = draft.road, draft.cursor + draft.uniform(2.0, 25.0)
-    from_left = draft.chance(0.5)
+    to_left, to_right = road.left_kerb - road.lane_centre, road.lane_centre - road.right_kerb
+    from_left = draft.chance(0.5) if max(to_left, to_right) < _SHORT_CROSSING_M else to_left < to_right
     draft.walkers.append(
         WalkerPlan(
             s=s,
@@ -213,7 +216,7 @@ def _add_pedestrian(draft: _Draft) -> None:
 
 
 def _add_parked(draft: _Draft) -> None:
-    """A parked vehicle that reaches into the ego's lane, from the right or, where the lane is the leftmost, the left."""
+    """A parked vehicle that reaches into the ego's lane, from the right or, where nothing is in between, the left."""
     road = draft.road
     sides = [side for side, free in (("right", road.ego_lane == 0), ("left", _left_is_open(road))) if free]
     if not sides:
@@ -229,7 +232,9 @@ def _add_parked(draft: _Draft) -> None:
         lateral = lane_right + road.lane_width - overlap + width / 2
         heading = np.pi if road.backward else 0.0
     draft.parked.append(
-        ParkedPlan(body, draft.colour(), s, lateral, heading + draft.uniform(-0.04, 0.04), overlap, side, draft.notice())
+        ParkedPlan(
+            body, draft.colour(), s, lateral, heading + draft.uniform(-0.04, 0.04), overlap, side, draft.notice()
+        )
     )
     draft.free_of_oncoming.append((s - 60, s + 40))
     draft.cursor = s + length + 12.0
@@ -323,7 +328,9 @@ def _add_bystanders(draft: _Draft) -> None:
         if any(junction.stop - 6 < s < junction.stop + SIGNAL_M + 6 for junction in road.junctions):
             continue
         if draft.chance(0.5):
-            lateral = (road.right_kerb - draft.uniform(0.9, 2.0)) if right else (road.left_kerb + draft.uniform(0.9, 2.0))
+            lateral = (
+                (road.right_kerb - draft.uniform(0.9, 2.0)) if right else (road.left_kerb + draft.uniform(0.9, 2.0))
+            )
             heading = float(draft.rng.choice([0.0, np.pi, np.pi / 2, -np.pi / 2]))
             draft.walkers.append(WalkerPlan(s, lateral, draft.colour(), 0.0, 0.0, heading))
         elif not any(abs(s - plan.s) < 10 for plan in draft.parked):
@@ -332,4 +339,6 @@ def _add_bystanders(draft: _Draft) -> None:
             gap = draft.uniform(0.45, 0.7)
             lateral = (road.right_edge - gap - half) if right else (road.left_edge + gap + half)
             heading = 0.0 if right or not road.backward else np.pi
-            draft.parked.append(ParkedPlan(body, draft.colour(), s, lateral, heading, 0.0, "right" if right else "left"))
+            draft.parked.append(
+                ParkedPlan(body, draft.colour(), s, lateral, heading, 0.0, "right" if right else "left")
+            )

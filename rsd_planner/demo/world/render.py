@@ -85,7 +85,7 @@ class Scene:
     def _actors(self, tick: float, station: float) -> Iterator[tuple[Any, list[Halo], Placed, tuple[float, float]]]:
         """Mesh, halos, place and footprint of everything that is near."""
         drive, look = self._drive, self._look
-        paint, clothes = PAINT[look.palette], CLOTHES[look.palette]
+        clothes = CLOTHES[look.palette]
         for plan in drive.layout.parked:
             if abs(plan.s - station) < _ACTOR_REACH_M:
                 yield (
@@ -101,7 +101,7 @@ class Scene:
             )
         for track, spot in self._near(drive.walkers, tick, station):
             step = round(spot.stride / 0.1) % 15
-            key = (Body.PEDESTRIAN, track.colour, step, spot.present)
+            key: tuple[Any, ...] = (Body.PEDESTRIAN, track.colour, step, spot.present)
             mesh = self._mesh(
                 key, lambda t=track, p=spot, k=step: (bodies.pedestrian(clothes[t.colour], k * 0.1, p.present), [])
             )
@@ -119,13 +119,10 @@ class Scene:
                 phase: Phase = phases[round(tick)]
                 mesh = self._mesh((arm, phase), lambda a=arm, p=phase: bodies.signal(a, p))
                 yield *mesh, self._place(signal.stop + SIGNAL_M, pole, 0.0), (0.5, 0.5)
-        del paint
 
     def _vehicle(self, body: Body, colour: int, braking: bool) -> tuple[Any, list[Halo]]:
         paint = PAINT[self._look.palette][colour]
-        return self._mesh(
-            (body, colour, braking), lambda: bodies.vehicle(body, paint, braking, self._look.headlamps)
-        )
+        return self._mesh((body, colour, braking), lambda: bodies.vehicle(body, paint, braking, self._look.headlamps))
 
     def _mesh(self, key: Any, build: Any) -> tuple[Any, list[Halo]]:
         if key not in self._meshes:
@@ -171,7 +168,7 @@ class Scene:
         if self._look.weather is Weather.RAIN:
             picture = _rained(picture, rng)
         picture += rng.normal(0.0, _NOISE, picture.shape).astype(np.float32)
-        return np.clip(picture + 0.5, 0, 255).astype(np.uint8)
+        return np.asarray(np.clip(picture + 0.5, 0, 255), np.uint8)
 
 
 def _plane(look: Look) -> NDArray[np.float32]:

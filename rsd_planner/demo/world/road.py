@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import cos, sin
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -114,25 +115,42 @@ class Road:
             total = total + curve.curvature(at)
         return total
 
-    def heading(self, s: ArrayLike) -> Floats:
+    def heading(self, s: float | Floats) -> Floats:
         """Yaw of the centre line, rad."""
         line_s, _, _, yaw = self._line
         return np.asarray(np.interp(s, line_s, yaw))
 
-    def point(self, s: ArrayLike, l: ArrayLike) -> Floats:  # noqa: E741  (the field's name for the lateral coordinate)
+    def point(self, s: float | Floats, l: float | Floats) -> Floats:  # noqa: E741  (the field's name for the lateral coordinate)
         """World points (..., 2) of road coordinates."""
         line_s, x, y, _ = self._line
         yaw = self.heading(s)
         side = np.asarray(l, np.float64)
-        return np.stack([np.interp(s, line_s, x) - side * np.sin(yaw), np.interp(s, line_s, y) + side * np.cos(yaw)], -1)
+        return np.stack(
+            [np.interp(s, line_s, x) - side * np.sin(yaw), np.interp(s, line_s, y) + side * np.cos(yaw)], -1
+        )
 
-    def locate(self, xy: ArrayLike, near: float) -> tuple[float, float]:
+    @cached_property
+    def _rows(self) -> list[tuple[float, float, float]]:
+        return [(float(x), float(y), float(yaw)) for _, x, y, yaw in zip(*self._line, strict=True)]
+
+    def spot(self, s: float, l: float = 0.0) -> tuple[float, float, float]:  # noqa: E741
+        """World x, y and the road's yaw at one place: `point` and `heading` without arrays."""
+        rows = self._rows
+        place = min(max((s + _BEFORE_M) / _STEP_M, 0.0), len(rows) - 1.001)
+        share = place - int(place)
+        (x0, y0, yaw0), (x1, y1, yaw1) = rows[int(place)], rows[int(place) + 1]
+        yaw = yaw0 + share * (yaw1 - yaw0)
+        return x0 + share * (x1 - x0) - l * sin(yaw), y0 + share * (y1 - y0) + l * cos(yaw), yaw
+
+    def locate(self, x: float, y: float, near: float) -> tuple[float, float]:
         """Road coordinates (s, l) of a world point, found from a station close to it."""
-        target, s, lateral = np.asarray(xy, np.float64), near, 0.0
-        for _ in range(4):
-            yaw = float(self.heading(s))
-            offset = target - self.point(s, 0.0)
-            along = float(offset @ (np.cos(yaw), np.sin(yaw)))
-            lateral = float(offset @ (-np.sin(yaw), np.cos(yaw)))
-            s += along / max(1.0 - float(self.curvature(s)) * lateral, 0.3)
+        s, lateral = near, 0.0
+        for _ in range(6):
+            on_x, on_y, yaw = self.spot(s)
+            along = (x - on_x) * cos(yaw) + (y - on_y) * sin(yaw)
+            lateral = (y - on_y) * cos(yaw) - (x - on_x) * sin(yaw)
+            bend = (self.spot(s + _STEP_M)[2] - yaw) / _STEP_M
+            s += along / max(1.0 - bend * lateral, 0.3)
+            if abs(along) < 1e-3:
+                break
         return s, lateral

@@ -113,7 +113,7 @@ def choose_ticks(drive: Drive, seed: int, count: int = SAMPLES_PER_DRIVE) -> lis
     facts = [observe(drive, tick) for tick in drive.ticks]
     weights = np.array([_WEIGHT[entry.cause.kind] for entry in facts])
     weights *= np.where([entry.ego.motion is Motion.STANDING for entry in facts], _STANDING_WEIGHT, 1.0)
-    order = np.argsort(-np.log(np.random.default_rng([seed, 14]).random(len(weights))) / weights)
+    order = np.argsort(-np.log(np.random.default_rng([seed, 15]).random(len(weights))) / weights)
     chosen: list[int] = []
     for index in order:
         tick = drive.ticks[int(index)]

@@ -34,7 +34,7 @@ class Chunk:
 def build_scenery(layout: Layout, look: Look) -> list[Chunk]:
     """The whole road, cut into stretches along s."""
     road = layout.road
-    rng = np.random.default_rng([look.seed, 13])
+    rng = np.random.default_rng(look.seed)
     crossings = [walker.s for walker in layout.walkers if walker.trigger > 0 and walker.marked]
     starts = np.arange(-_BACK_M, road.length, _CHUNK_M)
     chunks = []
@@ -91,7 +91,9 @@ def _crossroad(mesh: Mesh, road: Road, look: Look, junction: Junction) -> None:
         for reach in np.arange(abs(start) + 3.0, _CROSSROAD_REACH_M, 6.0):
             _patch(mesh, road, (middle - 0.08, middle + 0.08), (sign * reach, sign * (reach + 3.0)), _YELLOW)
     if junction.signals:
-        _patch(mesh, road, (junction.stop, junction.stop + 0.5), (road.right_edge + 0.1, min(road.left_edge, 0.0)), _WHITE)
+        _patch(
+            mesh, road, (junction.stop, junction.stop + 0.5), (road.right_edge + 0.1, min(road.left_edge, 0.0)), _WHITE
+        )
         _stripes(mesh, road, junction.stop + CROSSWALK_M[0] + 0.4, junction.stop + CROSSWALK_M[1])
 
 
@@ -195,9 +197,7 @@ def _chevron(mesh: Mesh, at: Floats, yaw: float, towards: float) -> None:
 def _free(road: Road, point: Floats, distance: float) -> bool:
     """Whether a place keeps clear of the road itself and of crossing roads."""
     line = road.point(np.arange(-_BACK_M, road.length, 3.0), 0.0)
-    if np.min(np.linalg.norm(line - point, axis=1)) < distance:
-        return False
-    return True
+    return bool(np.min(np.linalg.norm(line - point, axis=1)) >= distance)
 
 
 def _crossing_near(road: Road, s: float, reach: float) -> bool:

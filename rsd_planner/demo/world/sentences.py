@@ -19,6 +19,7 @@ from rsd_planner.demo.world.facts import (
     EgoMotion,
     Facts,
     Motion,
+    Side,
 )
 from rsd_planner.demo.world.layout import Body
 
@@ -77,11 +78,11 @@ def _clear(ego: EgoMotion, cause: Cause) -> str:
 def _other(ego: EgoMotion, cause: Cause) -> str:
     """Somebody is there who does not matter: said why not."""
     if cause.kind is CauseKind.ONCOMING:
-        other = f"since the oncoming {_word(cause)} {cause.distance} m ahead stays in its lane"
+        other = f"since the oncoming {_word(cause)} {cause.distance:g} m ahead stays in its lane"
     elif cause.moving:
-        other = f"since the {_word(cause)} {cause.distance} m ahead keeps to the {cause.side} lane"
+        other = f"since the {_word(cause)} {cause.distance:g} m ahead keeps to the {cause.side} lane"
     else:
-        other = f"since the {_word(cause)} {cause.distance} m ahead on the {cause.side} stays off the road"
+        other = f"since the {_word(cause)} {cause.distance:g} m ahead on the {cause.side} stays off the road"
     if ego.motion is Motion.STANDING:
         return f"Pull away from standstill {other}"
     if _gaining(ego):
@@ -90,7 +91,7 @@ def _other(ego: EgoMotion, cause: Cause) -> str:
 
 
 def _lead(ego: EgoMotion, cause: Cause) -> str:
-    lead, gap = f"the lead {_word(cause)}", f"{cause.distance} m ahead"
+    lead, gap = f"the lead {_word(cause)}", f"{cause.distance:g} m ahead"
     if ego.motion is Motion.STANDING:
         if cause.braking:
             return f"Remain stopped behind {lead} because it waits {gap} with its brake lights on"
@@ -111,24 +112,26 @@ def _light_red(ego: EgoMotion, cause: Cause) -> str:
     if cause.distance == 0:
         return f"Keep speed at {SPEED} m/s to clear the junction since the light above has turned red"
     if ego.motion is Motion.STANDING:
-        return f"Remain stopped {cause.distance} m before the stop line since the straight traffic light is red"
+        return f"Remain stopped {cause.distance:g} m before the stop line since the straight traffic light is red"
     need = stopping(ego.speed, cause.distance - STOP_BEFORE_LINE_M)
     if need > _BRAKE_MPS2:
-        return f"Brake from {SPEED} m/s to stop within {cause.distance} m because the straight traffic light is red"
+        return f"Brake from {SPEED} m/s to stop within {cause.distance:g} m because the straight traffic light is red"
     if need > _SLOW_MPS2:
-        return f"Slow down from {SPEED} m/s to stop {cause.distance} m ahead for the red traffic light"
-    return f"Roll at {SPEED} m/s to the stop line {cause.distance} m ahead since the traffic light is red"
+        return f"Slow down from {SPEED} m/s to stop {cause.distance:g} m ahead for the red traffic light"
+    return f"Roll at {SPEED} m/s to the stop line {cause.distance:g} m ahead since the traffic light is red"
 
 
 def _light_amber(ego: EgoMotion, cause: Cause) -> str:
     if cause.distance == 0:
         return f"Keep speed at {SPEED} m/s to clear the junction since the light above is amber"
     if ego.motion is Motion.STANDING:
-        return f"Remain stopped {cause.distance} m before the stop line since the straight traffic light is amber"
+        return f"Remain stopped {cause.distance:g} m before the stop line since the straight traffic light is amber"
     need = stopping(ego.speed, cause.distance - STOP_BEFORE_LINE_M)
     if need > AMBER_LIMIT_MPS2:
-        return f"Keep speed at {SPEED} m/s through the junction since the amber light is only {cause.distance} m ahead"
-    return f"Slow down from {SPEED} m/s to stop {cause.distance} m ahead for the amber traffic light"
+        return (
+            f"Keep speed at {SPEED} m/s through the junction since the amber light is only {cause.distance:g} m ahead"
+        )
+    return f"Slow down from {SPEED} m/s to stop {cause.distance:g} m ahead for the amber traffic light"
 
 
 def _light_green(ego: EgoMotion, cause: Cause) -> str:
@@ -137,11 +140,11 @@ def _light_green(ego: EgoMotion, cause: Cause) -> str:
     action = "Accelerate from" if _gaining(ego) else "Keep speed at"
     if cause.distance == 0:
         return f"{action} {SPEED} m/s to clear the junction since the light above is green"
-    return f"{action} {SPEED} m/s through the junction since the traffic light {cause.distance} m ahead is green"
+    return f"{action} {SPEED} m/s through the junction since the traffic light {cause.distance:g} m ahead is green"
 
 
 def _pedestrian(ego: EgoMotion, cause: Cause) -> str:
-    who = f"because a pedestrian is crossing from the {cause.side} {cause.distance} m ahead"
+    who = f"because a pedestrian is crossing from the {cause.side} {cause.distance:g} m ahead"
     if ego.motion is Motion.STANDING:
         return f"Yield and remain stopped {who}"
     need = stopping(ego.speed, cause.distance - STOP_BEFORE_WALKER_M)
@@ -154,7 +157,7 @@ def _pedestrian(ego: EgoMotion, cause: Cause) -> str:
 
 def _parked(ego: EgoMotion, cause: Cause) -> str:
     away = "left" if cause.side == "right" else "right"
-    parked = f"the parked {_word(cause)} {cause.distance} m ahead on the {cause.side}"
+    parked = f"the parked {_word(cause)} {cause.distance:g} m ahead on the {cause.side}"
     if ego.motion is Motion.STANDING:
         return f"Pull away and nudge {away} to pass {parked}"
     if ego.speed > _PASS_MPS:
@@ -163,7 +166,7 @@ def _parked(ego: EgoMotion, cause: Cause) -> str:
 
 
 def _cyclist(ego: EgoMotion, cause: Cause) -> str:
-    cyclist = f"the cyclist {cause.distance} m ahead at the lane edge"
+    cyclist = f"the cyclist {cause.distance:g} m ahead at the lane edge"
     if ego.motion is Motion.STANDING:
         return f"Pull away and give room to {cyclist}"
     if ego.speed > _PASS_MPS:
@@ -173,12 +176,12 @@ def _cyclist(ego: EgoMotion, cause: Cause) -> str:
 
 def _junction(ego: EgoMotion, cause: Cause) -> str:
     action = "Accelerate from" if _gaining(ego) else "Keep speed at"
-    return f"{action} {SPEED} m/s through the junction {cause.distance} m ahead since no vehicle is crossing"
+    return f"{action} {SPEED} m/s through the junction {cause.distance:g} m ahead since no vehicle is crossing"
 
 
 def _curve(ego: EgoMotion, cause: Cause) -> str:
     curve = f"{'sharp' if cause.sharp else 'gentle'} {cause.side} curve"
-    where = f"{cause.distance} m ahead" if cause.distance else "of the road"
+    where = f"{cause.distance:g} m ahead" if cause.distance else "of the road"
     if ego.motion is Motion.STANDING:
         return f"Pull away from standstill to follow the {curve} {where}"
     if ego.speed > (_SHARP_MPS if cause.sharp else _GENTLE_MPS):
@@ -191,12 +194,12 @@ def _word(cause: Cause) -> str:
     return cause.body.value
 
 
-def _distances(kind: CauseKind, least: int) -> list[int]:
+def _distances(kind: CauseKind, least: float) -> list[float]:
     return [word for word in DISTANCES_M if least <= word <= RANGE_M[kind]]
 
 
 _LIGHT_KINDS = (CauseKind.LIGHT_RED, CauseKind.LIGHT_AMBER, CauseKind.LIGHT_GREEN)
-_SIDES = ("left", "right")
+_SIDES: tuple[Side, ...] = ("left", "right")
 _CAUSES: dict[CauseKind, list[Cause]] = {
     CauseKind.CLEAR: [Cause(CauseKind.CLEAR, lanes=lanes) for lanes in (False, True)],
     CauseKind.ONCOMING: [
@@ -212,12 +215,12 @@ _CAUSES: dict[CauseKind, list[Cause]] = {
     CauseKind.LEAD: [
         Cause(CauseKind.LEAD, d, body=body, braking=braking)
         for body in _VEHICLES
-        for d in _distances(CauseKind.LEAD, 1)
+        for d in _distances(CauseKind.LEAD, 0)
         for braking in ((False, True) if d <= BRAKE_LAMPS_M else (False,))
     ],
-    **{kind: [Cause(kind, d) for d in (0, *_distances(kind, 1))] for kind in _LIGHT_KINDS},
+    **{kind: [Cause(kind, d) for d in (0.0, *_distances(kind, 0))] for kind in _LIGHT_KINDS},
     CauseKind.PEDESTRIAN: [
-        Cause(CauseKind.PEDESTRIAN, d, side=side) for side in _SIDES for d in _distances(CauseKind.PEDESTRIAN, 1)
+        Cause(CauseKind.PEDESTRIAN, d, side=side) for side in _SIDES for d in _distances(CauseKind.PEDESTRIAN, 0)
     ],
     CauseKind.PARKED: [
         Cause(CauseKind.PARKED, d, body=body, side=side)
@@ -231,7 +234,7 @@ _CAUSES: dict[CauseKind, list[Cause]] = {
         Cause(CauseKind.CURVE, d, side=side, sharp=sharp)
         for side in _SIDES
         for sharp in (False, True)
-        for d in (0, *_distances(CauseKind.CURVE, 1))
+        for d in (0.0, *_distances(CauseKind.CURVE, 0))
     ],
 }
 

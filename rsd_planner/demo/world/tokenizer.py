@@ -13,6 +13,7 @@ import base64
 import json
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,7 +57,7 @@ Merge = tuple[bytes, bytes]
 
 
 def world_sentences() -> Iterator[str]:
-    """Every sentence of the world at every tenth of a metre per second at which its wording changes, digits included."""
+    """Every sentence of the world, at every speed up to 18 m/s."""
     causes = list(all_causes())
     for tenths in range(0, 181):
         for motion in Motion:
@@ -74,7 +75,7 @@ def split_word(word: bytes, ranks: Ranks) -> tuple[list[bytes], list[Merge]]:
     """Byte-pair encoding of one word: its tokens, and the merges that made them."""
     parts, merges = [bytes([value]) for value in word], []
     while len(parts) > 1:
-        ranked = [(ranks.get(left + right, len(ranks)), i) for i, (left, right) in enumerate(zip(parts, parts[1:], strict=False))]
+        ranked = [(ranks.get(left + right, len(ranks)), i) for i, (left, right) in enumerate(pairwise(parts))]
         rank, i = min(ranked)
         if rank == len(ranks):
             break
@@ -226,7 +227,9 @@ def main(
     tokenizer, splits = build(words, load_ranks(ranks_file))
     write_processor(PROCESSOR_DIR, tokenizer)
     _write_json(SPLITS_FILE, splits)
-    typer.echo(f"{len(words)} words, {len(tokenizer['model']['vocab'])} tokens, {len(tokenizer['model']['merges'])} merges")
+    typer.echo(
+        f"{len(words)} words, {len(tokenizer['model']['vocab'])} tokens, {len(tokenizer['model']['merges'])} merges"
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,143 @@
+"""The ceiling: how well a small image-only network names the cause from the same pictures.
+
+Run `python -m rsd_planner.demo.world.ceiling DATA` for the accuracy per split and class and the confusion matrices.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rsd_planner.demo.world.dataset import CAUSES, Dataset, DatasetError, load_split
+from rsd_planner.demo.world.samples import FRAMES
+from rsd_planner.demo.world.splits import Split
+
+_BATCH = 32
+_WIDTHS = (24, 48, 72, 96)
+_PEAK_RATE = 2e-3
+
+
+class CauseNet(nn.Module):
+    """Four strided stages over the stacked frames of the front camera; place in the picture is kept to the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        stages: list[nn.Module] = []
+        before = 3 * FRAMES
+        for width in _WIDTHS:
+            stages += [_convolution(before, width, stride=2), _Residual(width)]
+            before = width
+        self.stages = nn.Sequential(*stages, nn.Conv2d(before, 48, 1))
+        self.head = nn.Sequential(nn.Flatten(), nn.Dropout(0.3), nn.LazyLinear(128), nn.ReLU(), nn.Dropout(0.3))
+        self.cause = nn.Linear(128, len(CAUSES))
+        self.distance = nn.Linear(128, 1)  # log of metres: how well the spoken distance can be known
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, 12, H, W) in -1..1 to (B, causes) logits and (B,) log distance."""
+        features = self.head(self.stages(images))
+        return self.cause(features), self.distance(features)[:, 0]
+
+
+class _Residual(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner = _convolution(width, width, stride=1)
+
+    def forward(self, values: Tensor) -> Tensor:
+        result: Tensor = values + self.inner(values)
+        return result
+
+
+def _convolution(before: int, after: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU())
+
+
+def _batch(data: Dataset, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
+    images = np.stack([data.images(int(index))[0] for index in indices])  # (B, 4, H, W, 3)
+    pixels = torch.from_numpy(images).permute(0, 1, 4, 2, 3).flatten(1, 2).float() / 127.5 - 1.0
+    causes = torch.from_numpy(data.columns["cause"][indices].astype(np.int64))
+    return pixels, causes, torch.from_numpy(data.columns["distance"][indices].astype(np.float32))
+
+
+def train(data: Dataset, epochs: int, seed: int = 0) -> CauseNet:
+    """Fit to a dataset; one line per epoch on stdout."""
+    torch.manual_seed(seed)
+    rng, network = np.random.default_rng(seed), CauseNet()
+    network(_batch(data, np.arange(2))[0])
+    steps = epochs * (len(data) // _BATCH)
+    optimiser = torch.optim.AdamW(network.parameters(), lr=_PEAK_RATE, weight_decay=0.02)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _PEAK_RATE, total_steps=steps)
+    for epoch in range(epochs):
+        total = 0.0
+        order = rng.permutation(len(data))[: len(data) // _BATCH * _BATCH]
+        for indices in order.reshape(-1, _BATCH):
+            images, causes, distances = _batch(data, indices)
+            images = images * float(rng.uniform(0.85, 1.15)) + float(rng.uniform(-0.1, 0.1))
+            logits, log_distance = network(images)
+            known = distances > 0
+            loss = nn.functional.cross_entropy(logits, causes, label_smoothing=0.05)
+            if known.any():
+                loss = loss + nn.functional.smooth_l1_loss(log_distance[known], distances[known].log())
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            schedule.step()
+            total += float(loss)
+        typer.echo(f"epoch {epoch + 1}/{epochs}: loss {total / max(len(order) // _BATCH, 1):.3f}")
+    return network.eval()
+
+
+@torch.no_grad()
+def evaluate(network: CauseNet, data: Dataset) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Confusion matrix (true, named), and the relative error of every known distance."""
+    confusion = np.zeros((len(CAUSES), len(CAUSES)), np.int64)
+    errors: list[float] = []
+    for start in range(0, len(data), _BATCH):
+        images, causes, distances = _batch(data, np.arange(start, min(start + _BATCH, len(data))))
+        logits, log_distance = network(images)
+        np.add.at(confusion, (causes.numpy(), logits.argmax(1).numpy()), 1)
+        known = distances > 0
+        errors += (log_distance[known].exp() / distances[known] - 1).tolist()
+    return confusion, np.array(errors)
+
+
+def report(name: str, confusion: NDArray[np.int64], errors: NDArray[np.float64]) -> str:
+    """Accuracy, accuracy per class, confusion matrix as text."""
+    total = confusion.sum(axis=1)
+    lines = [f"{name}: accuracy {np.trace(confusion) / total.sum():.3f} of {total.sum()}"]
+    lines.append(
+        f"  distance error: median {np.median(np.abs(errors)):.3f}, 80 % below {np.quantile(np.abs(errors), 0.8):.3f}"
+    )
+    lines.append("  " + " " * 20 + " ".join(f"{cause.value[:6]:>6}" for cause in CAUSES))
+    for index, cause in enumerate(CAUSES):
+        share = confusion[index, index] / max(total[index], 1)
+        row = " ".join(f"{count:6d}" for count in confusion[index])
+        lines.append(f"  {cause.value:<13}{share:6.2f} {row}")
+    return "\n".join(lines)
+
+
+def main(
+    data: Path,
+    epochs: Annotated[int, typer.Option()] = 8,
+    limit: Annotated[int | None, typer.Option(help="training samples at most")] = None,
+    threads: Annotated[int, typer.Option()] = 1,
+) -> None:
+    """Train on DATA's train split and report every other split there."""
+    torch.set_num_threads(threads)
+    network = train(load_split(data, Split.TRAIN, limit), epochs)
+    for split in (Split.VAL, Split.TEST, Split.OFF_SHELF):
+        try:
+            found = load_split(data, split)
+        except DatasetError:
+            continue
+        typer.echo(report(split.value, *evaluate(network, found)))
+
+
+if __name__ == "__main__":
+    typer.run(main)
