@@ -12,7 +12,7 @@ from torch import Tensor
 from rsd_planner.decoding.acceptance import accept
 from rsd_planner.decoding.logits import Choice, Sampling
 from rsd_planner.decoding.protocols import Draft, Proposal, Target
-from rsd_planner.decoding.reasoning import Clock, Closing, Frame, Reasoning
+from rsd_planner.decoding.reasoning import Clock, Closing, Transcript, Reasoning
 from rsd_planner.decoding.verify_length import VerifyLength
 from rsd_planner.plan import TokenSource
 
@@ -52,53 +52,55 @@ def decode(
     clock = Clock()
     lengths = verify_length or VerifyLength()
     choice = Choice(sampling, closing.forbidden, generator)
-    frame = Frame(closing, max_tokens)
+    transcript = Transcript(closing, max_tokens)
     for draft in drafts:
         draft.open(choice)
 
-    proposal = _propose(drafts, lambda _: IN_PREFILL, frame, target.vocab_size)  # costs no pass
+    proposal = _propose(drafts, lambda _: IN_PREFILL, transcript, target.vocab_size)  # costs no pass
     step = target.prefill(prompt, proposal.tokens)
-    kept = frame.commit(proposal, *accept(step.logits, proposal, choice))
+    kept = transcript.commit(proposal, *accept(step.logits, proposal, choice))
     _forget(target, len(proposal.tokens) - kept)
-    on_commit(frame.new)
+    on_commit(transcript.new)
     prefill_ms = clock.lap()
-    if drafts and not frame.finished:
+    if drafts and not transcript.finished:
         length = len(step.token_ids)
         for draft in drafts:
             draft.begin(_rows(step.features, 0, length), step.token_ids, step.positions)
-            draft.extend(_rows(step.features, length, length + kept), frame.new)
+            draft.extend(_rows(step.features, length, length + kept), transcript.new)
 
-    while not frame.finished and (deadline is None or time.perf_counter() < deadline):
+    while not transcript.finished and (deadline is None or time.perf_counter() < deadline):
         clock.overhead_ms += clock.lap()
-        proposal = _propose(drafts, lengths.limit, frame, target.vocab_size)
+        proposal = _propose(drafts, lengths.limit, transcript, target.vocab_size)
         clock.draft_ms += clock.lap()
-        verified = target.verify([frame.tokens[-1], *proposal.tokens])
-        kept = frame.commit(proposal, *accept(verified.logits, proposal, choice))
+        verified = target.verify([transcript.tokens[-1], *proposal.tokens])
+        kept = transcript.commit(proposal, *accept(verified.logits, proposal, choice))
         clock.verify_ms += clock.lap()
         _forget(target, len(proposal.tokens) - kept)
-        frame.passes.append(len(frame.new))
-        on_commit(frame.new)
+        transcript.passes.append(len(transcript.new))
+        on_commit(transcript.new)
         if proposal.tokens:
-            lengths.observe(frame.outcomes[-1])
-        if not frame.finished:
+            lengths.observe(transcript.outcomes[-1])
+        if not transcript.finished:
             for draft in drafts:
-                draft.extend(_rows(verified.features, 0, 1 + kept), frame.new)
+                draft.extend(_rows(verified.features, 0, 1 + kept), transcript.new)
     clock.overhead_ms += clock.lap()
 
-    forced = frame.close()
-    if unread := frame.tokens[frame.read :]:
+    forced = transcript.close()
+    if unread := transcript.tokens[transcript.read :]:
         target.verify(unread)
     if forced:
         on_commit(forced)
-    return frame.reasoning(clock, prefill_ms, decode_ms=clock.reasoning_ms + clock.lap())
+    return transcript.reasoning(clock, prefill_ms, decode_ms=clock.reasoning_ms + clock.lap())
 
 
-def _propose(drafts: Sequence[Draft], limit: Callable[[Draft], int], frame: Frame, vocab_size: int) -> Proposal:
+def _propose(
+    drafts: Sequence[Draft], limit: Callable[[Draft], int], transcript: Transcript, vocab_size: int
+) -> Proposal:
     for draft in drafts:
-        count = min(limit(draft), frame.room - 1)  # the target adds a token of its own
+        count = min(limit(draft), transcript.room - 1)  # the target adds a token of its own
         if count > 0:
             proposal = draft.propose(count)
-            if usable := _usable(proposal.tokens[:count], frame.closing, vocab_size):
+            if usable := _usable(proposal.tokens[:count], transcript.closing, vocab_size):
                 return Proposal(proposal.source, usable, proposal.probabilities)
     return _NOTHING
 

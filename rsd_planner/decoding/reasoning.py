@@ -32,7 +32,7 @@ class Reasoning:
 
 
 @dataclass
-class Frame:
+class Transcript:
     """What has been committed in one frame, and how."""
 
     closing: Closing

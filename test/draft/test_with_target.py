@@ -35,8 +35,8 @@ TAPS = (0, 1, 3)
 CASES = [golden_case(R1, number) for number in range(3)]
 
 
-def load_target() -> AlpamayoTarget:
-    return AlpamayoTarget.load(R1, device="cpu", dtype=torch.float32, taps=TAPS)
+def load_target(dtype: torch.dtype = torch.float32) -> AlpamayoTarget:
+    return AlpamayoTarget.load(R1, device="cpu", dtype=dtype, taps=TAPS)
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +153,20 @@ def test_exact_in_float32(model: str, tmp_path: Path) -> None:
         assert len(drafted.tokens_per_pass) < len(plain.tokens_per_pass)
     assert ties <= 1
     assert len(said) >= 8  # the prompts are really different
+
+
+BFLOAT16_MARGIN = 0.25  # two steps of bfloat16 at the size of the logits
+
+
+def test_in_bfloat16_only_close_calls_differ(tmp_path: Path) -> None:
+    target = load_target(torch.bfloat16)
+    network = draft_for(target, EAGLE3, "flat", tmp_path)
+    for number, observation in enumerate(observations(6, seed=5)):
+        prompt = target.prompt(observation)
+        plain = speak(target, prompt)
+        drafted = speak(target, prompt, Oracle(plain.token_ids, number), network)
+        margin = difference(target, prompt, plain, drafted)
+        assert margin is None or margin < BFLOAT16_MARGIN
 
 
 @pytest.mark.parametrize("rope", ["flat", "mirrored"])
