@@ -33,8 +33,8 @@ class Halo:
     faces: float = 0.0  # yaw in which it shines, rad; NaN all around
 
 
-def vehicle(body: Body, paint: Colour, braking: bool, headlamps: bool) -> tuple[Mesh, list[Halo]]:
-    """A car, van or truck, middle of the vehicle at the origin."""
+def vehicle(body: Body, paint: Colour, braking: bool, driving: bool, dark: bool) -> tuple[Mesh, list[Halo]]:
+    """A car, van or truck, its middle at the origin; whoever drives has lights on, brighter in the `dark`."""
     mesh = Mesh()
     length, width, height = SIZE_M[body]
     _wheels(mesh, length, width)
@@ -55,7 +55,7 @@ def vehicle(body: Body, paint: Colour, braking: bool, headlamps: bool) -> tuple[
         mesh.box((length / 2 - 0.12, 0, 1.6), (0.1, width * 0.88, 0.8), GLASS)
         mesh.box((-0.3, 0, 0.45), (length - 0.8, width * 0.7, 0.5), (0.12, 0.12, 0.13))
         lamp_height = 0.78
-    return mesh, _lamps(mesh, body, braking, headlamps, lamp_height)
+    return mesh, _lamps(mesh, body, braking, driving, dark, lamp_height)
 
 
 def _wheels(mesh: Mesh, length: float, width: float) -> None:
@@ -64,10 +64,10 @@ def _wheels(mesh: Mesh, length: float, width: float) -> None:
             mesh.box((x, y, 0.0), (0.62, 0.24, 0.6), TYRE)
 
 
-def _lamps(mesh: Mesh, body: Body, braking: bool, headlamps: bool, height: float) -> list[Halo]:
+def _lamps(mesh: Mesh, body: Body, braking: bool, driving: bool, dark: bool, height: float) -> list[Halo]:
     length, width, top = SIZE_M[body]
     halos: list[Halo] = []
-    colour, glow = (LAMP_ON, 1.0) if braking else (_LAMP_OFF, 0.25 if not headlamps else 0.5)
+    colour, glow = (LAMP_ON, 1.0) if braking else (_LAMP_OFF, 0.5 if driving and dark else 0.2)
     rear, side = -length / 2 - 0.02, width / 2 - 0.2
     spots = [(rear, side, height), (rear, -side, height)]
     if braking and body is not Body.TRUCK:
@@ -78,9 +78,11 @@ def _lamps(mesh: Mesh, body: Body, braking: bool, headlamps: bool, height: float
             halos.append(Halo((at[0] - 0.1, at[1], at[2] + 0.12), 0.42, LAMP_ON, np.pi))
     mesh.box((rear, 0, height - 0.22), (0.05, 0.5, 0.13), (0.85, 0.85, 0.8))
     for y in (side, -side):
-        mesh.box((length / 2 + 0.02, y, height), (0.06, 0.32, 0.18), HEADLAMP, glow=1.0 if headlamps else 0.35)
-        if headlamps:
-            halos.append(Halo((length / 2 + 0.12, y, height + 0.1), 0.4, (0.75, 0.72, 0.6), 0.0))
+        mesh.box(
+            (length / 2 + 0.02, y, height), (0.06, 0.32, 0.18), HEADLAMP if driving else GLASS, glow=float(driving)
+        )
+        if driving:
+            halos.append(Halo((length / 2 + 0.12, y, height + 0.1), 0.45 if dark else 0.3, (0.75, 0.72, 0.6), 0.0))
     return halos
 
 

@@ -144,7 +144,10 @@ class Dataset:
         first = int(self.row[index]) * per_sample
         frames = np.empty((per_sample, HEIGHT, WIDTH, 3), np.uint8)
         for i in range(per_sample):
-            frames[i] = cv2.imdecode(pixels[offsets[first + i] : offsets[first + i + 1]], cv2.IMREAD_COLOR_RGB)
+            decoded = cv2.imdecode(pixels[offsets[first + i] : offsets[first + i + 1]], cv2.IMREAD_COLOR_RGB)
+            if decoded is None:
+                raise DatasetError(f"sample {index}: frame {i} is no JPEG: delete its shard and write it again")
+            frames[i] = decoded
         return frames.reshape(self.cameras, FRAMES, HEIGHT, WIDTH, 3)
 
 

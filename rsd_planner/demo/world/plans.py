@@ -312,7 +312,8 @@ def _add_oncoming(draft: _Draft) -> None:
 def _add_neighbours(draft: _Draft) -> None:
     """Vehicles in the next lane, going the same way: beside the point, and easily taken for a lead."""
     road = draft.road
-    if road.forward < 2 or not draft.chance(0.7):
+    nudges = bool(draft.cyclists) or any(plan.overlap > 0 for plan in draft.parked)
+    if road.forward < 2 or nudges or not draft.chance(0.8):
         return
     lane = 1 if road.ego_lane == 0 else road.ego_lane - 1
     lateral = road.right_edge + (lane + 0.5) * road.lane_width

@@ -89,13 +89,13 @@ class Scene:
         for plan in drive.layout.parked:
             if abs(plan.s - station) < _ACTOR_REACH_M:
                 yield (
-                    *self._vehicle(plan.body, plan.colour, False),
+                    *self._vehicle(plan.body, plan.colour, False, driving=False),
                     self._place(plan.s, plan.l, plan.heading),
                     SIZE_M[plan.body][:2],
                 )
         for track, spot in self._near(drive.vehicles, tick, station):
             yield (
-                *self._vehicle(track.body, track.colour, spot.braking),
+                *self._vehicle(track.body, track.colour, spot.braking, driving=True),
                 self._place(spot.s, spot.l, spot.yaw),
                 SIZE_M[track.body][:2],
             )
@@ -120,9 +120,10 @@ class Scene:
                 mesh = self._mesh((arm, phase), lambda a=arm, p=phase: bodies.signal(a, p))
                 yield *mesh, self._place(signal.stop + SIGNAL_M, pole, 0.0), (0.5, 0.5)
 
-    def _vehicle(self, body: Body, colour: int, braking: bool) -> tuple[Any, list[Halo]]:
-        paint = PAINT[self._look.palette][colour]
-        return self._mesh((body, colour, braking), lambda: bodies.vehicle(body, paint, braking, self._look.headlamps))
+    def _vehicle(self, body: Body, colour: int, braking: bool, driving: bool) -> tuple[Any, list[Halo]]:
+        paint, dark = PAINT[self._look.palette][colour], self._look.headlamps
+        key = (body, colour, braking, driving)
+        return self._mesh(key, lambda: bodies.vehicle(body, paint, braking, driving, dark))
 
     def _mesh(self, key: Any, build: Any) -> tuple[Any, list[Halo]]:
         if key not in self._meshes:
