@@ -24,6 +24,7 @@ from rsd_planner.errors import PlannerError
 BAG_DIR = Path(__file__).parent / "bag"
 NODE_PARAMETERS = Path(__file__).parent / "node.yaml"
 CAMERAS = ("front_left", "front", "front_right")
+START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 15.0
 LAST_PLAN_S = 2.0
 EVALUATION_STRIDE = 2
@@ -81,16 +82,19 @@ def play(out: Path, environment: Mapping[str, str]) -> int:
     topics["~/input/odometry"] = "/odom"
     remappings = [word for pair in topics.items() for word in ("-r", ":=".join(pair))]
     parameters = ["--params-file", str(NODE_PARAMETERS), "-p", f"model:={demo_model_dir()}"]
+    playing = [str(BAG_DIR), "--clock", "--wait", str(START_TIMEOUT_S)]
     with (
         log.open("w", encoding="utf-8") as node_log,
         _process(["rsd_planner.ros.main", "--ros-args", *parameters, *remappings], environment, node_log) as node,
         _process(["rsd_planner.ros.echo_plans"], environment, subprocess.PIPE) as printer,
-        _process(["rsd_planner.ros.play_bag", str(BAG_DIR), "--clock"], environment, subprocess.DEVNULL) as player,
+        _process(["rsd_planner.ros.play_bag", *playing], environment, subprocess.DEVNULL) as player,
     ):
         plans = _Forwarder(printer)
         while player.poll() is None:
             if node.poll() is not None:
                 raise DemoError(f"the node ended with exit code {node.returncode} while the bag played{_end_of(log)}")
+            if plans.count == 0 and "[ERROR]" in log.read_text(encoding="utf-8", errors="replace"):
+                raise DemoError(f"the node reported an error{_end_of(log)}")
             time.sleep(0.1)
         time.sleep(LAST_PLAN_S)
         for process in (printer, node):

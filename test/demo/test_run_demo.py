@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from rsd_planner.demo import run_demo
+
 START_NS = 1_760_000_000_000_000_000
 
 
@@ -35,6 +37,15 @@ def _read_until_first_plan(demo: subprocess.Popen[str]) -> None:
 def _parts(demo: subprocess.Popen[str]) -> list[int]:
     """Node, printer and player, in the order they were started."""
     return [int(pid) for pid in Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()]
+
+
+def test_a_node_that_cannot_be_configured_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "model"
+    (broken / "checkpoint").mkdir(parents=True)
+    monkeypatch.setattr(run_demo, "demo_model_dir", lambda: broken)
+    with pytest.raises(run_demo.DemoError, match="the node reported an error") as error:
+        run_demo.run(tmp_path / "demo")
+    assert f"{broken}: no model here" in str(error.value)
 
 
 def _alive(pid: int) -> bool:
