@@ -12,7 +12,7 @@ from torch import Tensor
 from rsd_planner.decoding.acceptance import accept
 from rsd_planner.decoding.logits import Choice, Sampling
 from rsd_planner.decoding.protocols import Draft, Proposal, Target
-from rsd_planner.decoding.reasoning import Clock, Closing, Transcript, Reasoning
+from rsd_planner.decoding.reasoning import Clock, Closing, Reasoning, Transcript
 from rsd_planner.decoding.verify_length import VerifyLength
 from rsd_planner.plan import TokenSource
 
@@ -58,31 +58,33 @@ def decode(
 
     proposal = _propose(drafts, lambda _: IN_PREFILL, transcript, target.vocab_size)  # costs no pass
     step = target.prefill(prompt, proposal.tokens)
-    kept = transcript.commit(proposal, *accept(step.logits, proposal, choice))
-    _forget(target, len(proposal.tokens) - kept)
+    accepted, own = accept(step.logits, proposal, choice)
+    transcript.commit(proposal, accepted, own)
+    _forget(target, len(proposal.tokens) - accepted)
     on_commit(transcript.new)
     prefill_ms = clock.lap()
     if drafts and not transcript.finished:
         length = len(step.token_ids)
         for draft in drafts:
             draft.begin(_rows(step.features, 0, length), step.token_ids, step.positions)
-            draft.extend(_rows(step.features, length, length + kept), transcript.new)
+            draft.extend(_rows(step.features, length, length + accepted), transcript.new)
 
     while not transcript.finished and (deadline is None or time.perf_counter() < deadline):
         clock.overhead_ms += clock.lap()
         proposal = _propose(drafts, lengths.limit, transcript, target.vocab_size)
         clock.draft_ms += clock.lap()
         verified = target.verify([transcript.tokens[-1], *proposal.tokens])
-        kept = transcript.commit(proposal, *accept(verified.logits, proposal, choice))
+        accepted, own = accept(verified.logits, proposal, choice)
+        transcript.commit(proposal, accepted, own)
         clock.verify_ms += clock.lap()
-        _forget(target, len(proposal.tokens) - kept)
+        _forget(target, len(proposal.tokens) - accepted)
         transcript.passes.append(len(transcript.new))
         on_commit(transcript.new)
         if proposal.tokens:
             lengths.observe(transcript.outcomes[-1])
         if not transcript.finished:
             for draft in drafts:
-                draft.extend(_rows(verified.features, 0, 1 + kept), transcript.new)
+                draft.extend(_rows(verified.features, 0, 1 + accepted), transcript.new)
     clock.overhead_ms += clock.lap()
 
     forced = transcript.close()
@@ -96,6 +98,7 @@ def decode(
 def _propose(
     drafts: Sequence[Draft], limit: Callable[[Draft], int], transcript: Transcript, vocab_size: int
 ) -> Proposal:
+    """The first proposal there is, never reaching beyond the stop token or the cap."""
     for draft in drafts:
         count = min(limit(draft), transcript.room - 1)  # the target adds a token of its own
         if count > 0:

@@ -57,23 +57,16 @@ class Transcript:
     def finished(self) -> bool:
         return self.stopped or self.room == 0
 
-    def commit(self, proposal: Proposal, accepted: int, own: int) -> int:
-        """Commit accepted tokens and the target's own one, up to the stop token and the cap.
-
-        Returns:
-            How many drafted tokens were committed; the rest must leave the cache.
-        """
-        new = [*proposal.tokens[:accepted], own][: self.room]
-        if self.closing.future_start in new:
-            new = new[: new.index(self.closing.future_start) + 1]
-        kept = min(accepted, len(new))
-        self.new = new
-        self.tokens += new
-        self.sources += [proposal.source] * kept + [None] * (len(new) - kept)
-        self.read = len(self.tokens) - (len(new) - kept)
+    def commit(self, proposal: Proposal, accepted: int, own: int) -> None:
+        """Commit the accepted tokens and the target's own one, unless the stop token is among the accepted."""
+        new = list(proposal.tokens[:accepted])
+        stopped = self.closing.future_start in new
+        self.new = new if stopped else [*new, own]
+        self.tokens += self.new
+        self.sources += [proposal.source] * accepted + [None] * (len(self.new) - accepted)
+        self.read = len(self.tokens) - (0 if stopped else 1)
         if proposal.tokens:
-            self.outcomes.append(ProposalOutcome(proposal.source, len(proposal.tokens), kept))
-        return kept
+            self.outcomes.append(ProposalOutcome(proposal.source, len(proposal.tokens), accepted))
 
     def close(self) -> list[int]:
         """Force the closing tokens that are missing."""
