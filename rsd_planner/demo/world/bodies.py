@@ -135,7 +135,7 @@ def signal(arm: float, phase: Phase) -> tuple[Mesh, list[Halo]]:
             at = (-0.33, y, middle + offset * scale)
             lit = lamp is phase
             off = tuple(0.14 * value for value in LIGHTS[lamp])
-            mesh.disc(at, 0.18 * scale, LIGHTS[lamp] if lit else (off[0], off[1], off[2]), glow=1.0 if lit else 0.0)
+            mesh.disc(at, 0.22 * scale, LIGHTS[lamp] if lit else (off[0], off[1], off[2]), glow=1.0 if lit else 0.0)
             if lit:
-                halos.append(Halo((at[0] - 0.15, at[1], at[2]), 0.62 * scale, LIGHTS[lamp], np.pi))
+                halos.append(Halo((at[0] - 0.15, at[1], at[2]), 0.75 * scale, LIGHTS[lamp], np.pi))
     return mesh, halos

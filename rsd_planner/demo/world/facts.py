@@ -57,7 +57,7 @@ class CauseKind(str, Enum):
 
 
 RANGE_M = {  # farthest at which a cause is one: its pixels still show what it is
-    CauseKind.BYSTANDER: 26.0,
+    CauseKind.BYSTANDER: 30.5,
     CauseKind.ONCOMING: 42.0,
     CauseKind.LEAD: 52.0,
     CauseKind.LIGHT_RED: 52.0,

@@ -78,8 +78,8 @@ def make_layout(split: Split, seed: int, events: Sequence[Event] | None = None, 
     draft = _Draft(rng, style, _road(np.random.default_rng([seed, 12]), style))
     for event in events if events is not None else _draw_events(rng, style):
         _ADD[event](draft)
-        draft.cursor += draft.uniform(0.0, 12.0) if draft.chance(style.follow_ups) else draft.uniform(15.0, 45.0)
-    end = draft.cursor + 170.0
+        draft.cursor += draft.uniform(0.0, 12.0) if draft.chance(style.follow_ups) else draft.uniform(10.0, 35.0)
+    end = draft.cursor + 155.0
     draft.road = replace(draft.road, length=end, curves=tuple(draft.curves), junctions=tuple(draft.junctions))
     _add_oncoming(draft)
     _add_neighbours(draft)
@@ -178,9 +178,9 @@ def _signal_plan(draft: _Draft, stop: float) -> SignalPlan:
     if script < 0.25:
         return SignalPlan(stop, Phase.GREEN, 0.0, 3.0, notice)
     if script < 0.65:  # turns amber, then red, before the ego
-        return SignalPlan(stop, Phase.GREEN, draft.uniform(8.0, 48.0), draft.uniform(0.8, 3.2), notice)
+        return SignalPlan(stop, Phase.GREEN, draft.uniform(8.0, 48.0), draft.uniform(0.5, 2.5), notice)
     late = draft.uniform(6.0, 30.0) if draft.chance(0.3) else 0.0  # red; sometimes green before the ego has stopped
-    return SignalPlan(stop, Phase.RED, late, draft.uniform(0.8, 3.2), notice)
+    return SignalPlan(stop, Phase.RED, late, draft.uniform(0.5, 2.5), notice)
 
 
 def _add_light(draft: _Draft) -> None:

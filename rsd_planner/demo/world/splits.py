@@ -97,10 +97,10 @@ _OFF_SHELF = Style(
     palette=1,
     event_weights={
         Event.CLEAR: 0.2,
-        Event.LEAD: 1.2,
+        Event.LEAD: 0.9,
         Event.LIGHT: 2.2,
-        Event.PEDESTRIAN: 2.6,
-        Event.PARKED: 1.6,
+        Event.PEDESTRIAN: 2.8,
+        Event.PARKED: 1.8,
         Event.CYCLIST: 1.4,
         Event.JUNCTION: 0.8,
         Event.CURVE: 1.1,
