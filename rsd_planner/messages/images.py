@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -9,17 +10,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rsd_planner.errors import ImageError
+from rsd_planner.messages.ros_cv_bridge import ros_cv_bridge
 from rsd_planner.scene.observation import RgbImage
 
 JPEG_START, JPEG_SCAN, JPEG_END = b"\xff\xd8\xff", b"\xff\xda", b"\xff\xd9"
 PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 
-RAW_ENCODINGS = {  # encoding -> bytes per pixel, conversion to RGB
-    "rgb8": (3, None),
-    "bgr8": (3, cv2.COLOR_BGR2RGB),
-    "rgba8": (4, cv2.COLOR_RGBA2RGB),
-    "bgra8": (4, cv2.COLOR_BGRA2RGB),
-    "mono8": (1, cv2.COLOR_GRAY2RGB),
+
+@dataclass(frozen=True)
+class RawEncoding:
+    """How the pixels of a raw image are stored."""
+
+    channels: int
+    to_rgb: int | None  # OpenCV's conversion from 8 bits per channel; None = it is RGB
+    channel_bytes: int = 1
+    width_multiple: int = 1  # of this many pixels, whose colours are stored together
+
+
+RAW_ENCODINGS = {  # 16 bits per channel are reduced to 8; all of their range counts
+    "rgb8": RawEncoding(3, None),
+    "bgr8": RawEncoding(3, cv2.COLOR_BGR2RGB),
+    "rgba8": RawEncoding(4, cv2.COLOR_RGBA2RGB),
+    "bgra8": RawEncoding(4, cv2.COLOR_BGRA2RGB),
+    "mono8": RawEncoding(1, cv2.COLOR_GRAY2RGB),
+    "mono16": RawEncoding(1, cv2.COLOR_GRAY2RGB, 2),
+    "yuv422": RawEncoding(2, cv2.COLOR_YUV2RGB_UYVY, 1, 2),
+    "uyvy": RawEncoding(2, cv2.COLOR_YUV2RGB_UYVY, 1, 2),  # the name of yuv422 since ROS 2 Iron
+    "yuv422_yuy2": RawEncoding(2, cv2.COLOR_YUV2RGB_YUY2, 1, 2),
+    "yuyv": RawEncoding(2, cv2.COLOR_YUV2RGB_YUY2, 1, 2),  # the name of yuv422_yuy2 since ROS 2 Iron
+    "bayer_rggb8": RawEncoding(1, cv2.COLOR_BayerRGGB2RGB),
+    "bayer_bggr8": RawEncoding(1, cv2.COLOR_BayerBGGR2RGB),
+    "bayer_gbrg8": RawEncoding(1, cv2.COLOR_BayerGBRG2RGB),
+    "bayer_grbg8": RawEncoding(1, cv2.COLOR_BayerGRBG2RGB),
+    "bayer_rggb16": RawEncoding(1, cv2.COLOR_BayerRGGB2RGB, 2),
+    "bayer_bggr16": RawEncoding(1, cv2.COLOR_BayerBGGR2RGB, 2),
+    "bayer_gbrg16": RawEncoding(1, cv2.COLOR_BayerGBRG2RGB, 2),
+    "bayer_grbg16": RawEncoding(1, cv2.COLOR_BayerGRBG2RGB, 2),
 }
 
 
@@ -27,8 +53,8 @@ def decode_image(message: Any) -> RgbImage:
     """Decode an image message, of rclpy or of rosbags, told apart by its fields.
 
     Args:
-        message: sensor_msgs/CompressedImage holding a JPEG or PNG, or sensor_msgs/Image in rgb8, bgr8, rgba8, bgra8
-            or mono8.
+        message: sensor_msgs/CompressedImage holding a JPEG or PNG, or sensor_msgs/Image in one of `RAW_ENCODINGS`;
+            in any other one that ROS 2's cv_bridge knows, where a ROS installation has that.
 
     Returns:
         (H, W, 3) uint8 RGB, contiguous and independent of the message.
@@ -77,20 +103,37 @@ def _jpeg_is_whole(data: bytes) -> bool:
 
 
 def _decode_raw(message: Any) -> RgbImage:
-    encoding, height, width, step = message.encoding, int(message.height), int(message.width), int(message.step)
-    if encoding not in RAW_ENCODINGS:
-        raise ImageError(f"image encoding is {encoding!r}, expected one of {', '.join(RAW_ENCODINGS)}")
-    channels, to_rgb = RAW_ENCODINGS[encoding]
+    name, height, width, step = message.encoding, int(message.height), int(message.width), int(message.step)
+    bridge, encoding = ros_cv_bridge(), RAW_ENCODINGS.get(name)
+    if encoding is None and bridge is None:
+        raise ImageError(f"image encoding is {name!r}, expected one of {', '.join(RAW_ENCODINGS)}")
     if height <= 0 or width <= 0:
         raise ImageError(f"image is {width}x{height} pixels, expected at least one")
-    row_bytes = width * channels
+    row_bytes = width * encoding.channels * encoding.channel_bytes if encoding else step
     if step < row_bytes:
-        raise ImageError(f"image step is {step} bytes, expected at least {row_bytes} for {width} pixels of {encoding}")
+        raise ImageError(f"image step is {step} bytes, expected at least {row_bytes} for {width} pixels of {name}")
     data = _bytes(message)
     if len(data) != step * height:
         raise ImageError(f"image has {len(data)} bytes of data, expected {step * height}: {height} rows of step {step}")
-    pixels = data.reshape(height, step)[:, :row_bytes].reshape(height, width, channels)
-    rgb: RgbImage = pixels.copy() if to_rgb is None else cv2.cvtColor(pixels, to_rgb)
+    if bridge is not None and step == row_bytes:  # padding of less than a pixel would make it shear the picture
+        return bridge(message)
+    assert encoding is not None
+    if width % encoding.width_multiple:
+        raise ImageError(f"image is {width} pixels wide, expected a multiple of {encoding.width_multiple} for {name}")
+    pixels = data.reshape(height, step)[:, :row_bytes]
+    if encoding.channel_bytes == 2:
+        wide = np.ascontiguousarray(pixels).view(">u2" if message.is_bigendian else "<u2")
+        pixels = ((wide.astype(np.uint32) + 128) // 257).astype(np.uint8)  # 65535 becomes 255
+    return _to_rgb(pixels.reshape(height, width, encoding.channels), name, encoding)
+
+
+def _to_rgb(pixels: NDArray[np.uint8], name: str, encoding: RawEncoding) -> RgbImage:
+    if encoding.to_rgb is None:
+        return pixels.copy()
+    try:
+        rgb: RgbImage = cv2.cvtColor(pixels, encoding.to_rgb)
+    except cv2.error as error:
+        raise ImageError(f"image of {pixels.shape[1]}x{pixels.shape[0]} in {name}: {error.err}") from error
     return rgb
 
 

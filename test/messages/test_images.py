@@ -129,6 +129,62 @@ def test_mono8_becomes_three_equal_channels() -> None:
     np.testing.assert_array_equal(decode_image(raw("mono8", grey, padding=1)), np.stack([grey] * 3, axis=-1))
 
 
+def test_uneven_widths_have_no_yuv422() -> None:
+    assert_refused(raw("yuv422", np.zeros((4, 7, 2), np.uint8)), "7 pixels wide, expected a multiple of 2 for yuv422")
+
+
+@pytest.mark.parametrize("padding", [0, 6])
+@pytest.mark.parametrize("bigendian", [0, 1])
+def test_mono16_keeps_its_whole_range_in_either_byte_order(bigendian: int, padding: int) -> None:
+    values = np.array([[0, 1, 256, 257 * 7], [65535, 65535 - 128, 32768, 257 * 200]])
+    pixels = values.astype(">u2" if bigendian else "<u2").view(np.uint8).reshape(2, 8)
+    image = decode_image(raw("mono16", pixels, padding, width=4, is_bigendian=bigendian))
+    np.testing.assert_array_equal(image, np.stack([[[0, 0, 1, 7], [255, 255, 128, 200]]] * 3, axis=-1))
+
+
+def yuv(rgb: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Y, U, V of BT.601 in the limited range that video uses, (H, W, 3)."""
+    red, green, blue = np.moveaxis(rgb / 255.0, -1, 0)
+    y = 16 + 65.481 * red + 128.553 * green + 24.966 * blue
+    u = 128 - 37.797 * red - 74.203 * green + 112.0 * blue
+    v = 128 + 112.0 * red - 93.786 * green - 18.214 * blue
+    return np.stack([y, u, v], axis=-1)
+
+
+@pytest.mark.parametrize("padding", [0, 5])
+@pytest.mark.parametrize(
+    ("encoding", "order"), [("yuv422", "uyvy"), ("uyvy", "uyvy"), ("yuv422_yuy2", "yuyv"), ("yuyv", "yuyv")]
+)
+def test_yuv422_colours(encoding: str, order: str, padding: int) -> None:
+    y, u, v = np.moveaxis(yuv(PICTURE), -1, 0)
+    luma = iter((y[:, ::2], y[:, 1::2]))
+    parts = [{"u": u[:, ::2], "v": v[:, ::2]}[letter] if letter != "y" else next(luma) for letter in order]
+    pixels = np.stack(parts, axis=-1).round().astype(np.uint8).reshape(32, 80, 2)
+    image = decode_image(raw(encoding, pixels, padding))
+    np.testing.assert_allclose(image.astype(int), PICTURE, atol=3)
+
+
+@pytest.mark.parametrize("padding", [0, 6])
+@pytest.mark.parametrize(("bits", "bigendian"), [(8, 0), (16, 0), (16, 1)])
+@pytest.mark.parametrize("pattern", ["rggb", "bggr", "gbrg", "grbg"])
+def test_bayer_colours(pattern: str, bits: int, bigendian: int, padding: int) -> None:
+    mosaic = np.empty((32, 80), np.uint8)
+    for place, letter in enumerate(pattern):
+        row, column = divmod(place, 2)
+        mosaic[row::2, column::2] = PICTURE[row::2, column::2, "rgb".index(letter)]
+    pixels = mosaic
+    if bits == 16:
+        pixels = (mosaic.astype(np.uint16) * 257).astype(">u2" if bigendian else "<u2").view(np.uint8)
+    message = raw(f"bayer_{pattern}{bits}", pixels.reshape(32, -1), padding, width=80, is_bigendian=bigendian)
+    image = decode_image(message)
+    assert image.shape == (32, 80, 3)
+    np.testing.assert_array_equal(image[16, 8::16], COLOURS)  # in the middle of each bar
+
+
+def test_bayer_pictures_too_small_for_their_neighbours_are_dark_and_no_crash() -> None:
+    assert decode_image(raw("bayer_rggb8", np.full((1, 1), 9, np.uint8))).shape == (1, 1, 3)
+
+
 @pytest.mark.parametrize("encoding", ["rgb8", "bgr8"])
 def test_a_decoded_image_does_not_change_with_its_message(encoding: str) -> None:
     message = raw(encoding, PICTURE.copy())
@@ -141,7 +197,7 @@ def test_a_decoded_image_does_not_change_with_its_message(encoding: str) -> None
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (raw("yuv422", PICTURE), "encoding is 'yuv422', expected one of rgb8, bgr8, rgba8, bgra8, mono8"),
+        (raw("32FC1", PICTURE), "encoding is '32FC1', expected one of rgb8, bgr8, rgba8, bgra8, mono8"),
         (raw("rgb8", PICTURE, step=239), "step is 239 bytes, expected at least 240"),
         (raw("rgba8", PICTURE), "step is 240 bytes, expected at least 320"),
         (raw("rgb8", PICTURE, height=33), "7680 bytes of data, expected 7920: 33 rows of step 240"),
