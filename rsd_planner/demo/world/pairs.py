@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from rsd_planner.demo.world.actors import stopping
 from rsd_planner.demo.world.drive import Drive, run_drive
 from rsd_planner.demo.world.ego import Path, yaw_rotation
 from rsd_planner.demo.world.facts import CauseKind, Facts, ego_motion, observe, visible_cause
+from rsd_planner.demo.world.layout import Layout
 from rsd_planner.demo.world.looks import make_look
 from rsd_planner.demo.world.plans import make_layout
 from rsd_planner.demo.world.samples import Camerawork, choose_ticks
@@ -21,9 +23,10 @@ from rsd_planner.scene.observation import HISTORY_STEPS, STEP_NS, EgoHistory, Po
 
 Floats = NDArray[np.float64]
 
-_TICKS = range(30, 60, 5)
+_TICKS = range(30, 75, 5)
 _VARIANTS = 16
-_MIN_ROOM_M = 8.0  # a cause that is nearer would have changed the history
+_TOWN_MPS = 9.0
+_ROOM_M = (8.0, 40.0)  # a nearer cause would have changed the history, a farther one is hard to make out
 _MOTIONS = ((0.0, 0.0), (2.5, 0.0), (5.0, -1.0), (7.0, 0.0), (9.5, 0.8), (12.0, 0.0), (14.0, -0.6))  # m/s, m/s^2
 _OTHER_SPEED_MPS = 3.0
 _DRIVABLE_MPS2 = 4.5
@@ -107,23 +110,41 @@ def pairs_by_history(split: Split) -> Iterator[tuple[Case, Case]]:
 
 
 def _unreacted(split: Split, seed: int) -> tuple[int, tuple[Drive, Drive]] | None:
-    """A tick and two drives of a seed that are the same up to it and show different causes."""
+    """A tick and two drives of a seed, the same up to it, that show different causes: two that matter, if possible."""
     rng = np.random.default_rng([seed, 16])
     tick = int(rng.choice(_TICKS))
     usable: list[tuple[CauseKind, Drive]] = []
     for variant in range(1, _VARIANTS + 1):
         event = _EVENTS[int(rng.integers(len(_EVENTS)))]
-        layout = replace(make_layout(split, seed, [event], variant), max_seconds=tick * 0.1 + 6.5)
-        drive = run_drive(layout)
+        drive = run_drive(_inattentive(make_layout(split, seed, [event], variant), tick))
         cause = visible_cause(drive, tick)
-        if tick not in drive.ticks or 0 < cause.distance < _MIN_ROOM_M:
-            continue
-        for kind, other in usable:
-            apart = kind is not cause.kind and not (kind in _IDLE and cause.kind in _IDLE)
-            if apart and _same_past(other.path, drive.path, tick):
-                return tick, (other, drive)
-        usable.append((cause.kind, drive))
+        if tick in drive.ticks and (cause.distance == 0 or _ROOM_M[0] <= cause.distance <= _ROOM_M[1]):
+            usable.append((cause.kind, drive))
+    usable.sort(key=lambda entry: entry[0] in _IDLE)
+    for (kind, first), (other, second) in combinations(usable, 2):
+        if kind is not other and kind not in _IDLE and _same_past(first.path, second.path, tick):
+            return tick, (first, second)
     return None
+
+
+def _inattentive(layout: Layout, tick: int) -> Layout:
+    """The same drive, not faster than a town allows, by an ego that reacts as late as it safely can."""
+    driver = replace(
+        layout.driver,
+        free_speed=min(layout.driver.free_speed, _TOWN_MPS),
+        start_speed=min(layout.driver.start_speed, _TOWN_MPS),
+    )
+    return replace(
+        layout,
+        driver=driver,
+        vehicles=tuple(replace(plan, notice=-1.0) for plan in layout.vehicles),
+        signals=tuple(replace(plan, notice=0.0) for plan in layout.signals),
+        walkers=tuple(replace(plan, notice=0.0) for plan in layout.walkers),
+        parked=tuple(replace(plan, notice=0.0) for plan in layout.parked),
+        cyclists=tuple(replace(plan, notice=0.0) for plan in layout.cyclists),
+        curve_notice=0.0,
+        max_seconds=tick * 0.1 + 6.5,
+    )
 
 
 def _same_past(first: Path, second: Path, tick: int) -> bool:
