@@ -1,0 +1,190 @@
+"""The two stages of training: `see` teaches the vision tower what is there, `drive` teaches reasoning and actions.
+
+A stage can be stopped at any time and goes on from its last saved state; the same seed and data give the same batches.
+Every step appends a line to `log.jsonl`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rsd_planner.demo.trainer.batches import IGNORED, Batch, Tokens, epoch_order, make_batch
+from rsd_planner.demo.trainer.forward import encode_images, flow_loss, read_text, reasoning_loss
+from rsd_planner.demo.world.dataset import CAUSES, Dataset
+from rsd_planner.demo.world.facts import DISTANCES_M
+from rsd_planner.errors import PlannerError
+from rsd_planner.target.alpamayo import AlpamayoTarget
+
+SAVE_EVERY_S = 120.0
+FLOW_DRAWS = 2
+CLIP = 1.0
+SIDES, BODIES = ("", "left", "right"), ("", "car", "van", "truck", "pedestrian", "cyclist")
+
+
+class TrainingStateError(PlannerError):
+    """A saved state that another recipe made."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Numbers of one stage."""
+
+    steps: int
+    batch: int
+    rate: float  # peak learning rate
+    warm_up: int = 200  # steps
+    floor: float = 0.02  # of the peak, at the end
+    decay: float = 0.05
+    seed: int = 0
+
+    def rate_at(self, step: int) -> float:
+        """Linear warm-up, then a cosine down to the floor."""
+        if step < self.warm_up:
+            return self.rate * (step + 1) / self.warm_up
+        share = (step - self.warm_up) / max(self.steps - self.warm_up, 1)
+        return self.rate * (self.floor + (1 - self.floor) * (1 + math.cos(math.pi * share)) / 2)
+
+
+SEE = Recipe(steps=6000, batch=64, rate=1.5e-3)
+DRIVE = Recipe(steps=6000, batch=24, rate=1.0e-3)
+VISION_FROZEN_SHARE = 0.6  # of `drive`: afterwards the vision tower learns along
+
+
+class SightHeads(nn.Module):
+    """What `see` asks about a picture, from the mean of its tokens; thrown away afterwards."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.answers = {"cause": len(CAUSES), "distance": len(DISTANCES_M), "side": 3, "body": len(BODIES), "flag": 2}
+        self.heads = nn.ModuleDict({name: nn.Linear(2 * hidden, count) for name, count in self.answers.items()})
+
+    def forward(self, levels: list[Tensor]) -> dict[str, Tensor]:
+        pooled = torch.cat([level.mean(dim=1) for level in levels], dim=-1)
+        return {name: head(pooled) for name, head in self.heads.items()}
+
+
+def sight_answers(data: Dataset, chosen: Any) -> dict[str, Tensor]:
+    """The right answers for some samples; -100 where a question makes no sense."""
+    columns = {name: data.columns[name][chosen] for name in ("cause", "distance", "side", "body", "flag")}
+    known = {float(d): i for i, d in enumerate(DISTANCES_M)}
+    return {
+        "cause": torch.from_numpy(columns["cause"].astype("int64")),
+        "distance": torch.tensor([known.get(float(d), IGNORED) for d in columns["distance"]]),
+        "side": torch.tensor([SIDES.index(str(side)) for side in columns["side"]]),
+        "body": torch.tensor([BODIES.index(str(b)) if str(b) in BODIES else IGNORED for b in columns["body"]]),
+        "flag": torch.from_numpy(columns["flag"].astype("int64")),
+    }
+
+
+def train_see(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
+    """Teach the vision tower to tell the cause, its distance, side and kind from single frames."""
+    torch.manual_seed(recipe.seed)
+    heads = SightHeads(target.network.text.config.hidden_size)
+    vision = target.network.vision
+    trained = nn.ModuleDict({"vision": vision, "heads": heads})
+
+    def loss_of(chosen: Any, step: int) -> dict[str, Tensor]:
+        del step
+        images = torch.from_numpy(np.stack([data.images(int(i))[0, -1:] for i in chosen]))
+        answers = sight_answers(data, chosen)
+        found = heads(encode_images(target.network, images))
+        return {
+            name: functional.cross_entropy(found[name], answers[name], ignore_index=IGNORED) for name in heads.answers
+        }
+
+    _run("see", trained, loss_of, len(data), out, recipe)
+
+
+def train_drive(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
+    """Teach text model and action expert to reason and to drive; at the end the vision tower along with them."""
+    tokens = Tokens(target, data)
+    noise = torch.Generator()
+    frozen_steps = int(recipe.steps * VISION_FROZEN_SHARE)
+
+    def loss_of(chosen: Any, step: int) -> dict[str, Tensor]:
+        noise.manual_seed(recipe.seed * 1_000_003 + step)
+        batch: Batch = make_batch(data, tokens, chosen)
+        with torch.set_grad_enabled(step >= frozen_steps):
+            vision = encode_images(target.network, batch.images)
+        text = read_text(target.network, tokens.layout, batch.token_ids, vision)
+        return {
+            "reasoning": reasoning_loss(text, batch.reasoning),
+            "flow": flow_loss(target.network, text, batch.lengths, batch.actions, FLOW_DRAWS, noise),
+        }
+
+    _run("drive", target.network, loss_of, len(data), out, recipe)
+
+
+def _run(
+    stage: str,
+    trained: nn.Module,
+    loss_of: Callable[[Any, int], dict[str, Tensor]],
+    count: int,
+    out: Path,
+    recipe: Recipe,
+) -> None:
+    """Steps from the last saved state to the end, saved every two minutes and when interrupted."""
+    optimizer = torch.optim.AdamW(trained.parameters(), lr=recipe.rate, betas=(0.9, 0.95), weight_decay=recipe.decay)
+    path = out / f"{stage}.pt"
+    step = _restore(path, trained, optimizer, recipe)
+    trained.train()
+    saved = time.monotonic()
+    try:
+        with (out / "log.jsonl").open("a", encoding="utf-8") as log:
+            for chosen in _batches(count, recipe, step):
+                for group in optimizer.param_groups:
+                    group["lr"] = recipe.rate_at(step)
+                started = time.monotonic()
+                losses = loss_of(chosen, step)
+                optimizer.zero_grad(set_to_none=True)
+                torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
+                norm = nn.utils.clip_grad_norm_(trained.parameters(), CLIP)
+                optimizer.step()
+                step += 1
+                values = {name: round(float(value.detach()), 5) for name, value in losses.items()}
+                line = {"stage": stage, "step": step, **values, "norm": round(float(norm), 4)}
+                log.write(json.dumps({**line, "seconds": round(time.monotonic() - started, 3)}) + "\n")
+                log.flush()
+                if time.monotonic() - saved > SAVE_EVERY_S:
+                    _save(path, trained, optimizer, recipe, step)
+                    saved = time.monotonic()
+    finally:
+        trained.eval()
+        _save(path, trained, optimizer, recipe, step)
+
+
+def _batches(count: int, recipe: Recipe, first: int) -> Iterator[Any]:
+    per_epoch = count // recipe.batch
+    for epoch in range(first // per_epoch, -(-recipe.steps // per_epoch)):
+        order = epoch_order(count, recipe.batch, recipe.seed, epoch)
+        begin, end = max(first - epoch * per_epoch, 0), min(recipe.steps - epoch * per_epoch, per_epoch)
+        yield from order[begin:end]
+
+
+def _save(path: Path, trained: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe, step: int) -> None:
+    state = {"step": step, "recipe": asdict(recipe), "model": trained.state_dict(), "optimizer": optimizer.state_dict()}
+    temporary = path.with_suffix(".part")
+    torch.save(state, temporary)
+    temporary.rename(path)
+
+
+def _restore(path: Path, trained: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe) -> int:
+    if not path.exists():
+        return 0
+    state = torch.load(path, weights_only=True)
+    if state["recipe"] != asdict(recipe):
+        raise TrainingStateError(f"{path}: made with {state['recipe']}, expected {asdict(recipe)}: use another folder")
+    trained.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return int(state["step"])
