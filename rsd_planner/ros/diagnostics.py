@@ -142,15 +142,24 @@ def _model(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]:
         "device": model.device,
         "dtype": model.dtype,
         "parameters": model.parameters,
+        "draft": model.draft or "none",
         "typed reasoning": "published" if session.publishers.typed else "rsd_planner_msgs is not installed",
     }
     frames = statistics.frames_encoded + statistics.frames_reused
     if frames:
         values["frames reused"] = f"{statistics.frames_reused / frames:.3f}"
-    if statistics.tokens_per_pass:
-        values["mean tokens per pass"] = f"{sum(statistics.tokens_per_pass) / len(statistics.tokens_per_pass):.2f}"
+    if statistics.plans:
+        passes = sum(statistics.passes)
+        values["verify passes per plan"] = f"{passes / len(statistics.passes):.2f}"
+        values["mean accepted length"] = f"{sum(statistics.verified_tokens) / passes:.2f}" if passes else "no pass"
+        values["routine share"] = f"{sum(statistics.routine_share) / len(statistics.routine_share):.3f}"
+    if model.draft_refused:
+        values["draft not used"] = model.draft_refused
     if model.notice:
         values["notice"] = model.notice
+    if model.draft_refused:
+        return WARN, f"{model.name}: decoding without a draft, the model directory's does not fit", values
+    if model.notice:
         return WARN, f"{model.name}: {model.notice.splitlines()[0]}", values
     return OK, model.name, values
 

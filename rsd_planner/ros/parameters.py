@@ -55,6 +55,20 @@ SPECIFICATIONS: Mapping[str, Specification] = {
     "temperature": Specification(0.0, "Sampling temperature of the reasoning; 0 = greedy.", (0.0, 2.0)),
     "top_p": Specification(1.0, "Nucleus kept when sampling (temperature > 0).", (0.01, 1.0)),
     "max_reasoning_tokens": Specification(256, "Longest reasoning; it is closed there and still acted on.", (1, 4096)),
+    "reasoning_deadline": Specification(
+        0.0,
+        "The reasoning is closed this long after planning began, and its path still comes, s; 0 = never.",
+        (0.0, 60.0),
+    ),
+    "memory_ticks": Specification(
+        10, "Earlier reasonings that the next one is guessed from, without changing it; 0 = none.", (0, 1000)
+    ),
+    "verify_length": Specification(
+        0, "Guessed tokens that the model verifies in one pass; 0 = as many as is fastest at the moment.", (0, 15)
+    ),
+    "allow_plain_decoding": Specification(
+        False, "Whether to run without the model directory's draft/ if that cannot be used; refused otherwise."
+    ),
     "seed": Specification(0, "Seed of sampling and of the flow noise; with t0 it fixes a plan.", (0, 2**31 - 1)),
     "cameras": Specification(
         ["front_left", "front", "front_right", "front_tele"],
@@ -94,6 +108,10 @@ class NodeParameters:
     temperature: float
     top_p: float
     max_reasoning_tokens: int
+    reasoning_deadline: float  # s, 0 = never
+    memory_ticks: int
+    verify_length: int  # 0 = as many as is fastest
+    allow_plain_decoding: bool
     seed: int
     cameras: Mapping[str, int]  # name -> standard id, reference camera first
     image_transport: str
@@ -186,6 +204,10 @@ _AS_DECLARED = (
     "temperature",
     "top_p",
     "max_reasoning_tokens",
+    "reasoning_deadline",
+    "memory_ticks",
+    "verify_length",
+    "allow_plain_decoding",
     "seed",
     "image_transport",
     "output_frame",

@@ -30,7 +30,9 @@ class PlanStatistics:
     last_plan: Plan | None = None
     inference_s: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))  # t0 to publishing
-    tokens_per_pass: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    passes: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))  # verify passes of each plan
+    verified_tokens: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))  # committed by them
+    routine_share: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     frames_encoded: int = 0
     frames_reused: int = 0
 
@@ -41,7 +43,8 @@ class PlanStatistics:
         self.last_withheld = None
         self.inference_s.append(seconds)
         self.latency_s.append(latency_s)
-        if plan.tokens_per_pass:
-            self.tokens_per_pass.append(sum(plan.tokens_per_pass) / len(plan.tokens_per_pass))
+        self.passes.append(len(plan.tokens_per_pass))
+        self.verified_tokens.append(sum(plan.tokens_per_pass))
+        self.routine_share.append(plan.routine_share)
         self.frames_encoded += plan.frames_encoded
         self.frames_reused += plan.frames_reused

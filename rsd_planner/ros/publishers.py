@@ -12,7 +12,7 @@ from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 
 from rsd_planner.messages.plans import TEXT_COLUMNS, TEXT_RISE_M, PlanMessages
 from rsd_planner.messages.stamps import split_ns
-from rsd_planner.plan import Plan, TokenOrigin
+from rsd_planner.plan import Plan
 from rsd_planner.ros.message_types import MessageTypes
 from rsd_planner.ros.worker import Job
 from rsd_planner.scene.observation import EgoHistory, Pose
@@ -110,7 +110,6 @@ class PlanPublishers:
     def _reasoning_message(self, plan: Plan, frame_id: str, seconds: float, latency_s: float) -> Any:
         sec, nanosec = split_ns(plan.stamp_ns)
         stamp = self._types["builtin_interfaces/msg/Time"](sec=sec, nanosec=nanosec)
-        routine = sum(origin is TokenOrigin.ROUTINE for origin in plan.origins)
         return self._types["rsd_planner_msgs/msg/Reasoning"](
             header=self._types["std_msgs/msg/Header"](stamp=stamp, frame_id=frame_id),
             sequence=plan.sequence,
@@ -118,7 +117,7 @@ class PlanPublishers:
             complete=True,
             finish_reason=plan.finish_reason.value,
             num_tokens=len(plan.token_ids),
-            routine_share=routine / max(len(plan.origins), 1),
+            routine_share=plan.routine_share,
             mean_accepted_length=sum(plan.tokens_per_pass) / max(len(plan.tokens_per_pass), 1),
             latency=latency_s,
             inference_time=seconds,

@@ -139,6 +139,10 @@ def load_planner(parameters: NodeParameters) -> Planner:
         temperature=parameters.temperature,
         top_p=parameters.top_p,
         max_reasoning_tokens=parameters.max_reasoning_tokens,
+        reasoning_deadline_s=parameters.reasoning_deadline or None,
+        memory_ticks=parameters.memory_ticks,
+        verify_length=parameters.verify_length or None,
+        allow_plain_decoding=parameters.allow_plain_decoding,
         seed=parameters.seed,
     )
     planner = Planner.load(parameters.model, settings)

@@ -31,8 +31,19 @@ def test_defaults_of_the_model_are_those_of_the_planner(serve):
 
     parameters = serve()[0].read()
     settings = PlannerSettings()
-    for name in ("device", "dtype", "temperature", "top_p", "max_reasoning_tokens", "seed"):
+    for name in (
+        "device",
+        "dtype",
+        "temperature",
+        "top_p",
+        "max_reasoning_tokens",
+        "memory_ticks",
+        "allow_plain_decoding",
+        "seed",
+    ):
         assert getattr(parameters, name) == getattr(settings, name)
+    assert (parameters.verify_length, settings.verify_length) == (0, None)
+    assert (parameters.reasoning_deadline, settings.reasoning_deadline_s) == (0.0, None)
 
 
 def test_every_parameter_is_described(serve):
@@ -59,6 +70,10 @@ def test_an_integer_serves_where_a_number_is_expected(serve):
         ("temperature", "hot", "'hot'", "number from 0 to 2"),
         ("max_reasoning_tokens", 0, "0", "integer from 1 to 4096"),
         ("seed", 1.5, "1.5", "integer"),
+        ("verify_length", 16, "16", "integer from 0 to 15"),
+        ("memory_ticks", -1, "-1", "integer from 0 to 1000"),
+        ("reasoning_deadline", -0.1, "-0.1", "number from 0 to 60"),
+        ("allow_plain_decoding", 1, "1", "true or false"),
         ("dtype", "float64", "'float64'", "one of float32, bfloat16"),
         ("image_transport", "h264", "'h264'", "one of compressed, raw"),
         ("autostart", "yes", "'yes'", "true or false"),

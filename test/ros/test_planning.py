@@ -1,12 +1,13 @@
 """From messages to plans on real DDS: what is published, and what is withheld for which reason."""
 
+import shutil
 from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from rclpy.qos import ReliabilityPolicy
-from ros_peer import PLANNER, SPEED_MPS, STEP_NS, jpeg, nanoseconds, position_at
+from ros_peer import CONFIGURE, MODEL, PLANNER, SPEED_MPS, STEP_NS, jpeg, nanoseconds, position_at
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import String
 
@@ -261,7 +262,7 @@ def test_the_typed_reasoning_belongs_to_the_path_of_the_same_stamp(make_node, pe
     messages = pytest.importorskip("rsd_planner_msgs.msg", reason="rsd_planner_msgs is not built in this environment")
     received = []
     peer.node.create_subscription(messages.Reasoning, f"{PLANNER}/output/reasoning", received.append, 10)
-    make_node()
+    make_node(memory_ticks=0)
     peer.activate()
     t0 = peer.drive()
     peer.until(lambda: received and t0 in peer.stamps() and nanoseconds(received[-1].header.stamp) == t0)
@@ -275,6 +276,35 @@ def test_the_typed_reasoning_belongs_to_the_path_of_the_same_stamp(make_node, pe
     assert reasoning.mean_accepted_length == 1.0  # one token at a time
     assert reasoning.routine_share == 0.0
     assert 0.0 < reasoning.inference_time <= reasoning.latency
+
+
+def test_what_was_said_before_is_guessed_and_diagnostics_say_how_often(make_node, peer):
+    make_node()
+    peer.activate()
+    t0 = peer.drive()
+    peer.until(lambda: t0 in peer.stamps())
+    t0 = peer.drive(0.1, to_ns=t0 + STEP_NS)  # nothing has changed but the time
+    peer.until(lambda: t0 in peer.stamps())
+    peer.until(lambda: float(peer.value("model", "routine share") or 0) > 0)
+    assert peer.value("model", "draft") == "none"
+    assert float(peer.value("model", "verify passes per plan")) < 15  # as many as it takes alone
+    assert peer.value("model", "mean accepted length") is not None
+
+
+def test_a_draft_that_does_not_fit_is_refused_or_left_aside_and_diagnostics_say_why(make_node, peer, tmp_path):
+    for part in ("checkpoint", "processor"):
+        (tmp_path / part).symlink_to(MODEL / part)
+    shutil.copytree(MODEL.parent / "dflash", tmp_path / "draft")
+    make_node(model=str(tmp_path))
+    assert not peer.transition(CONFIGURE)
+    peer.until(lambda: "field rope is missing" in peer.message("model"))
+    assert peer.set_parameter("allow_plain_decoding", True).successful
+    peer.activate()
+    peer.until(lambda: peer.value("model", "draft not used") is not None)
+    assert "field rope is missing" in peer.value("model", "draft not used")
+    assert "without a draft" in peer.message("model")
+    t0 = peer.drive()
+    peer.until(lambda: t0 in peer.stamps())
 
 
 def _changed(change):
