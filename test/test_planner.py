@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from golden_cases import R1, V1_5, golden_case
 
-from rsd_planner.errors import CheckpointError, ObservationError, ParameterError
+from rsd_planner.errors import CheckpointError, ModelOutputError, ObservationError, ParameterError
 from rsd_planner.plan import FinishReason, Plan, TokenOrigin
 from rsd_planner.planner import Planner, PlannerSettings
 from rsd_planner.scene.observation import STEP_NS, Frame, Observation
@@ -180,6 +180,20 @@ def test_settings_out_of_range(name: str, value: object, said: str) -> None:
     with pytest.raises(ParameterError) as caught:
         PlannerSettings(**{name: value})
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("vlm.lm_head.weight", "the model's logits are not finite"),
+        ("action_out_proj.bias", "the action expert's output"),
+    ],
+)
+def test_output_that_is_not_finite(broken: str, said: str) -> None:
+    planner = Planner.load(R1)
+    planner._target.network.get_parameter(broken).data.fill_(float("nan"))
+    with pytest.raises(ModelOutputError, match=said):
+        planner.plan(observation())
 
 
 def test_fewer_flow_steps_are_an_approximation_on_request() -> None:

@@ -59,8 +59,8 @@ class ModelDirectory:
             if (candidate / "preprocessor_config.json").is_file():
                 return candidate
         raise CheckpointError(
-            f"{self.root}: no processor directory (tokenizer.json, preprocessor_config.json and config.json of the base "
-            f"VLM {config.processor_name!r}), expected {candidates[0]}"
+            f"{self.root}: no processor directory, expected {candidates[0]} with tokenizer.json, "
+            f"preprocessor_config.json and config.json of the base VLM {config.processor_name!r}"
         )
 
     @property
