@@ -26,6 +26,7 @@ from rsd_planner.demo.world.sentences import action_of, all_causes, cause_of, sa
 from rsd_planner.demo.world.splits import SEEDS, Event, Split
 from rsd_planner.demo.world.tokenizer import load_tokenizer
 from rsd_planner.scene.observation import STEP_NS
+from rsd_planner.target.trajectory_tokens import HistoryTokenizer
 
 CRUISING = EgoMotion(124, Motion.STEADY)
 
@@ -124,7 +125,20 @@ def test_ego_motion_needs_the_history_only() -> None:
     drive = run_drive(make_layout(Split.TRAIN, 9, [Event.LIGHT]))
     for tick in drive.ticks[::10]:
         motion = ego_motion(drive.path.history(tick * STEP_NS))
-        assert motion.speed == pytest.approx(drive.path.state(tick * STEP_NS - STEP_NS // 2).speed, abs=0.08)
+        assert motion.speed == pytest.approx(drive.path.state(tick * STEP_NS - STEP_NS // 2).speed, abs=0.1)
+
+
+def test_the_spoken_speed_can_be_looked_up_in_the_last_history_token() -> None:
+    tokens = HistoryTokenizer(0, 1000, (-4.0, -4.0, -10.0), (4.0, 4.0, 10.0))
+    spoken: dict[int, set[int]] = {}
+    for seed in range(60, 66):
+        drive = run_drive(make_layout(Split.TRAIN, seed))
+        for tick in drive.ticks:
+            history = drive.path.history(tick * STEP_NS)
+            forward = int(tokens.encode(history.positions)[-3])
+            spoken.setdefault(forward, set()).add(ego_motion(history).speed_tenths)
+    assert len(spoken) > 60
+    assert all(len(speeds) == 1 for speeds in spoken.values())
 
 
 def test_an_event_becomes_the_cause_when_it_comes_near() -> None:

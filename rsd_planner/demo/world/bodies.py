@@ -104,8 +104,8 @@ def pedestrian(clothes: Colour, stride: float, walking: bool) -> Mesh:
     return mesh
 
 
-def cyclist(clothes: Colour, stride: float) -> Mesh:
-    """A person on a bicycle, facing x, in a bright helmet."""
+def cyclist(clothes: Colour, stride: float) -> tuple[Mesh, list[Halo]]:
+    """A person on a bicycle, facing x, with a bright helmet and a rear light."""
     mesh = Mesh()
     for x in (-0.55, 0.55):
         mesh.box((x, 0.0, 0.0), (0.66, 0.07, 0.66), TYRE)
@@ -118,8 +118,8 @@ def cyclist(clothes: Colour, stride: float) -> Mesh:
     mesh.box((0.3, 0.0, 1.0), (0.35, 0.5, 0.16), clothes)
     mesh.box((0.22, 0.0, 1.45), (0.22, 0.2, 0.24), _SKIN)
     mesh.box((0.2, 0.0, 1.58), (0.28, 0.24, 0.14), (0.95, 0.95, 0.3))
-    mesh.box((-0.85, 0.0, 0.62), (0.04, 0.12, 0.08), LAMP_ON, glow=0.8)
-    return mesh
+    mesh.box((-0.9, 0.0, 0.66), (0.04, 0.14, 0.12), LAMP_ON, glow=1.0)
+    return mesh, [Halo((-1.0, 0.0, 0.72), 0.3, LAMP_ON, np.pi)]
 
 
 def signal(arm: float, phase: Phase) -> tuple[Mesh, list[Halo]]:

@@ -18,7 +18,7 @@ from rsd_planner.demo.world.road import SIGNAL_M
 from rsd_planner.scene.observation import STEP_NS, EgoHistory
 
 # spoken distances: half metres to 15 m, metres to 30 m, two metres beyond, each at least half a pixel in the picture
-DISTANCES_M = (*(half / 2 for half in range(1, 31)), *(float(m) for m in (*range(16, 31), *range(32, 53, 2))))
+DISTANCES_M = (*(half / 2 for half in range(1, 31)), *(float(m) for m in (*range(16, 31), *range(32, 47, 2))))
 STANDING_MPS = 0.3
 MAX_SPEED_MPS = 18.0
 _CAMERA_X_M = 1.6  # before the rear axle
@@ -26,6 +26,8 @@ _VIEW_RAD = 0.436  # 25 degrees: a cause lies inside the front camera's view
 _STRAIGHT_RAD = 0.2  # a road that turns less than this hides nothing
 _SIGHT_M = 9.0  # from kerb to whatever may hide what lies behind
 _CHANGING_MPS2 = 0.45
+_TOKEN_REACH_M = np.float32(4.0)  # history tokens: steps of -4..4 m in 1000 bins
+_TOKEN_M = np.float32(8.0 / 999)
 
 Side = Literal["left", "right"]
 
@@ -58,16 +60,16 @@ class CauseKind(str, Enum):
 
 RANGE_M = {  # farthest at which a cause is one: its pixels still show what it is
     CauseKind.BYSTANDER: 30.5,
-    CauseKind.ONCOMING: 42.0,
-    CauseKind.LEAD: 52.0,
-    CauseKind.LIGHT_RED: 52.0,
-    CauseKind.LIGHT_AMBER: 52.0,
-    CauseKind.LIGHT_GREEN: 42.0,
-    CauseKind.PEDESTRIAN: 46.0,
-    CauseKind.PARKED: 42.0,
-    CauseKind.CYCLIST: 42.0,
-    CauseKind.JUNCTION: 34.0,
-    CauseKind.CURVE: 38.0,
+    CauseKind.ONCOMING: 38.5,
+    CauseKind.LEAD: 46.5,
+    CauseKind.LIGHT_RED: 46.5,
+    CauseKind.LIGHT_AMBER: 46.5,
+    CauseKind.LIGHT_GREEN: 40.5,
+    CauseKind.PEDESTRIAN: 38.5,
+    CauseKind.PARKED: 36.5,
+    CauseKind.CYCLIST: 30.5,
+    CauseKind.JUNCTION: 32.5,
+    CauseKind.CURVE: 34.5,
 }
 BRAKE_LAMPS_M = 38.0  # beyond, lamps are not spoken of
 _PASSED_M = 3.0  # nearer than this, things at the side leave the picture
@@ -115,10 +117,12 @@ def spoken_distance(distance: float) -> float:
 
 
 def ego_motion(history: EgoHistory) -> EgoMotion:
-    """Speed and motion from a history and nothing else."""
-    step = np.linalg.norm(np.diff(history.positions[:, :2], axis=0), axis=1) / (STEP_NS * 1e-9)  # (15,) m/s
+    """Speed and motion from a history and nothing else; what its tokens are too coarse to show is not said."""
+    deltas = np.diff(history.positions[:, :2].astype(np.float32), axis=0)  # (15, 2) m
+    shown = np.rint((deltas + _TOKEN_REACH_M) / _TOKEN_M) * _TOKEN_M - _TOKEN_REACH_M
+    step = np.linalg.norm(shown, axis=1) / (STEP_NS * 1e-9)  # (15,) m/s
     accel = (step[-3:].mean() - step[-9:-6].mean()) / 0.6
-    tenths = int(min(np.floor(step[-1] * 10 + 0.5), MAX_SPEED_MPS * 10))
+    tenths = int(min(np.floor(abs(shown[-1, 0]) * 100 + 0.5), MAX_SPEED_MPS * 10))
     if tenths < STANDING_MPS * 10:
         return EgoMotion(tenths, Motion.STANDING)
     if accel < -_CHANGING_MPS2:

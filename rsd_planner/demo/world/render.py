@@ -109,7 +109,7 @@ class Scene:
         for track, spot in self._near(drive.cyclists, tick, station):
             step = round(spot.stride / 0.2) % 12
             key = (Body.CYCLIST, track.colour, step)
-            mesh = self._mesh(key, lambda t=track, k=step: (bodies.cyclist(clothes[t.colour], k * 0.2), []))
+            mesh = self._mesh(key, lambda t=track, k=step: bodies.cyclist(clothes[t.colour], k * 0.2))
             yield *mesh, self._place(spot.s, spot.l, spot.yaw), (2.0, 0.7)
         for signal, phases in zip(drive.layout.signals, drive.phases, strict=True):
             if abs(signal.stop - station) < _ACTOR_REACH_M:

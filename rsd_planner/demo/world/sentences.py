@@ -37,7 +37,12 @@ _VEHICLES = (Body.CAR, Body.VAN, Body.TRUCK)
 
 def say(facts: Facts) -> str:
     """The sentence, 10 to 22 words, without a full stop."""
-    return _WORDING[facts.cause.kind](facts.ego, facts.cause).replace(SPEED, f"{facts.ego.speed:.1f}")
+    return wording(facts).replace(SPEED, f"{facts.ego.speed:.1f}")
+
+
+def wording(facts: Facts) -> str:
+    """The sentence with SPEED where the ego's speed goes."""
+    return _WORDING[facts.cause.kind](facts.ego, facts.cause)
 
 
 def cause_of(text: str) -> CauseKind | None:

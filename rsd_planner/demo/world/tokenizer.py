@@ -20,8 +20,8 @@ from typing import Annotated, Any
 import typer
 
 from rsd_planner.demo.world.cameras import HEIGHT, WIDTH
-from rsd_planner.demo.world.facts import EgoMotion, Facts, Motion
-from rsd_planner.demo.world.sentences import all_causes, say
+from rsd_planner.demo.world.facts import MAX_SPEED_MPS, EgoMotion, Facts, Motion
+from rsd_planner.demo.world.sentences import SPEED, all_causes, wording
 
 PROCESSOR_DIR = Path(__file__).with_name("processor")
 SPLITS_FILE = Path(__file__).with_name("word_splits.json")
@@ -57,12 +57,13 @@ Merge = tuple[bytes, bytes]
 
 
 def world_sentences() -> Iterator[str]:
-    """Every sentence of the world, at every speed up to 18 m/s."""
+    """Every wording of the world, at speeds that show every digit: together they have the words of every sentence."""
     causes = list(all_causes())
-    for tenths in range(0, 181):
-        for motion in Motion:
-            for cause in causes:
-                yield say(Facts(EgoMotion(tenths, motion), cause))
+    egos = [EgoMotion(tenths, motion) for tenths in range(0, round(MAX_SPEED_MPS * 10) + 1) for motion in Motion]
+    wordings = {wording(Facts(ego, cause)) for ego in egos for cause in causes}
+    for text in sorted(wordings):
+        for speed in ("0.0", "1.2", "3.4", "5.6", "7.8", "9.9", "18.0"):
+            yield text.replace(SPEED, speed)
 
 
 def load_ranks(path: Path) -> Ranks:
