@@ -9,8 +9,8 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
-from rsd_planner.ros.inputs import Stream
 from rsd_planner.ros.session import PlanningSession
+from rsd_planner.ros.stream import Stream, Trouble, describe_troubles
 
 PERIOD_S = 1.0
 V0_TOLERANCE_MPS = 1.0
@@ -68,10 +68,11 @@ class Diagnostics:
 
 def _inputs(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]:
     inputs = session.inputs
+    troubles = inputs.troubles(session.parameters.max_input_age)
     values: dict[str, object] = {}
     for name, stream in inputs.cameras.items():
-        values.update(_stream(f"camera {name}", stream))
-    values.update(_stream("odometry", inputs.odometry))
+        values.update(_stream(f"camera {name}", stream, troubles.get(name), session.now_ns()))
+    values.update(_stream("odometry", inputs.odometry, troubles.get("odometry"), session.now_ns()))
     newest_ns = [stream.newest_ns for stream in inputs.cameras.values() if stream.newest_ns is not None]
     if newest_ns:
         values["spread of newest frames [ms]"] = f"{(max(newest_ns) - min(newest_ns)) / 1e6:.0f}"
@@ -82,19 +83,24 @@ def _inputs(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]:
     if session.stalled is not None:
         values["last_skip_reason"] = session.stalled.reason
         return ERROR, f"{session.stalled.reason}: {session.stalled.detail}", values
-    silent = inputs.silent(session.parameters.max_input_age)
-    if silent:
-        return WARN, f"waiting for {', '.join(silent)}", values
+    if troubles:
+        return WARN, f"waiting for {describe_troubles(troubles)}", values
     return OK, "all inputs arrive", values
 
 
-def _stream(name: str, stream: Stream) -> dict[str, object]:
+def _stream(name: str, stream: Stream, trouble: Trouble | None, now_ns: int) -> dict[str, object]:
     silent_s = stream.silent_s
     values: dict[str, object] = {
         f"{name}: topic": stream.topic,
+        f"{name}: state": "receiving" if trouble is None else trouble.kind,
         f"{name}: rate [Hz]": f"{stream.rate_hz:.1f}",
         f"{name}: last message [s ago]": "never" if silent_s is None else f"{silent_s:.2f}",
+        f"{name}: age of the newest stamp [s]": "none"
+        if stream.newest_ns is None
+        else f"{(now_ns - stream.newest_ns) / 1e9:.3f}",
         f"{name}: received": stream.received,
+        f"{name}: dropped": stream.dropped,
+        f"{name}: out of order": stream.out_of_order,
     }
     if stream.rejected:
         values[f"{name}: rejected"] = stream.rejected

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -18,45 +16,16 @@ from rsd_planner.messages.odometry import read_odometry
 from rsd_planner.messages.stamps import stamp_ns
 from rsd_planner.ros.message_types import MessageTypes
 from rsd_planner.ros.parameters import NodeParameters
+from rsd_planner.ros.stream import Stream, Trouble, find_trouble
 from rsd_planner.scene.scene import Scene
+
+try:
+    from rclpy.event_handler import SubscriptionEventCallbacks
+except ImportError:  # ROS 2 Humble
+    from rclpy.qos_event import SubscriptionEventCallbacks
 
 IMAGE_DEPTH = 10
 ODOMETRY_DEPTH = 100
-RATE_WINDOW_S = 2.0
-
-
-class Stream:
-    """What is known about one input topic."""
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.received = 0
-        self.rejected = 0
-        self.newest_ns: int | None = None  # header stamp of the newest message
-        self.last_error = ""
-        self._arrivals: deque[float] = deque(maxlen=1000)  # monotonic, s
-
-    def arrived(self, message_stamp_ns: int) -> None:
-        """Note a message."""
-        self.received += 1
-        self.newest_ns = message_stamp_ns
-        self._arrivals.append(time.monotonic())
-
-    def refused(self, error: Exception) -> None:
-        """Note that the message just noted cannot be used."""
-        self.rejected += 1
-        self.last_error = str(error)
-
-    @property
-    def silent_s(self) -> float | None:
-        """Time since the last message, s; None before the first."""
-        return time.monotonic() - self._arrivals[-1] if self._arrivals else None
-
-    @property
-    def rate_hz(self) -> float:
-        """Messages per second over the last 2 s."""
-        since = time.monotonic() - RATE_WINDOW_S
-        return sum(arrival >= since for arrival in self._arrivals) / RATE_WINDOW_S
 
 
 class Inputs:
@@ -87,6 +56,7 @@ class Inputs:
         self._on_data = on_data
         self._reference = parameters.reference_camera
         self._subscriptions = ExitStack()
+        self._find_trouble: dict[str, Callable[[], Trouble]] = {}  # by resolved topic
         self.scene = Scene(
             list(parameters.cameras.values()), decode_image, max_odometry_gap_s=parameters.max_odometry_gap
         )
@@ -97,47 +67,61 @@ class Inputs:
         with ExitStack() as undo:
             undo.callback(self.close)
             self.cameras: Mapping[str, Stream] = self._subscribe_to_cameras(parameters)
-            self.odometry = Stream(node.resolve_topic_name("~/input/odometry"))
-            self._subscribe("nav_msgs/msg/Odometry", "~/input/odometry", self._on_odometry, ODOMETRY_DEPTH)
-            self._subscribe("std_msgs/msg/String", "~/input/nav_text", self._on_nav_text, 1)
+            self.odometry = self._stream("nav_msgs/msg/Odometry", "~/input/odometry")
+            self._subscribe(self.odometry, "~/input/odometry", self._on_odometry, ODOMETRY_DEPTH)
+            route = self._stream("std_msgs/msg/String", "~/input/nav_text")
+            self._subscribe(route, "~/input/nav_text", self._on_nav_text, 1)
             undo.pop_all()
 
     def close(self) -> None:
         """Unsubscribe from everything."""
         self._subscriptions.close()
 
-    def silent(self, longer_than_s: float) -> dict[str, float | None]:
-        """Inputs that have not sent anything for some time: name -> seconds, None if they never sent anything."""
-        ages = {name: stream.silent_s for name, stream in [*self.cameras.items(), ("odometry", self.odometry)]}
-        return {name: age for name, age in ages.items() if age is None or age > longer_than_s}
+    def troubles(self, longer_than_s: float) -> dict[str, Trouble]:
+        """Inputs that never sent anything, or nothing for some time: name -> why."""
+        silent = {}
+        for name, stream in [*self.cameras.items(), ("odometry", self.odometry)]:
+            silent_s = stream.silent_s
+            if silent_s is None or silent_s > longer_than_s:
+                silent[name] = self._find_trouble[stream.topic]()
+        return silent
 
     def _subscribe_to_cameras(self, parameters: NodeParameters) -> dict[str, Stream]:
         image_type = "CompressedImage" if parameters.image_transport == "compressed" else "Image"
         streams = {}
         for name, camera_id in parameters.cameras.items():
             topic = f"~/input/image_{name}"
-            streams[name] = Stream(self._node.resolve_topic_name(topic))
-            self._subscribe(
-                f"sensor_msgs/msg/{image_type}",
-                topic,
-                self._image_callback(name, camera_id, streams[name]),
-                IMAGE_DEPTH,
-            )
+            stream = streams[name] = self._stream(f"sensor_msgs/msg/{image_type}", topic)
+            self._subscribe(stream, topic, self._image_callback(name, camera_id, stream), IMAGE_DEPTH)
         return streams
 
-    def _subscribe(self, message_type: str, topic: str, callback: Callable[[Any], None], depth: int) -> None:
+    def _stream(self, message_type: str, topic: str) -> Stream:
+        return Stream(self._node.resolve_topic_name(topic), message_type)
+
+    def _subscribe(self, stream: Stream, topic: str, callback: Callable[[Any], None], depth: int) -> None:
         profile = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT)
-        overridable = QoSOverridingOptions.with_default_policies()
+
+        def trouble() -> Trouble:
+            return find_trouble(self._node, stream, topic, subscription.qos_profile)
+
+        def on_incompatible_qos(_: Any) -> None:
+            self._node.get_logger().warning(trouble().sentence)
+
         try:
             subscription = self._node.create_subscription(
-                MessageTypes()[message_type], topic, callback, profile, qos_overriding_options=overridable
+                MessageTypes()[stream.message_type],
+                topic,
+                callback,
+                profile,
+                event_callbacks=SubscriptionEventCallbacks(incompatible_qos=on_incompatible_qos),
+                qos_overriding_options=QoSOverridingOptions.with_default_policies(),
             )
         except (RuntimeError, AttributeError, TypeError) as error:  # what rclpy raises for an override it cannot use
-            name = f"qos_overrides.{self._node.resolve_topic_name(topic)}.subscription"
             raise ParameterError(
-                f"parameter '{name}': {error}; expected history keep_last or keep_all, depth a number, "
-                "reliability reliable or best_effort"
+                f"parameter 'qos_overrides.{stream.topic}.subscription': {error}; expected history keep_last or "
+                "keep_all, depth a number, reliability reliable or best_effort"
             ) from error
+        self._find_trouble[stream.topic] = trouble
         self._subscriptions.callback(self._node.destroy_subscription, subscription)
 
     def _image_callback(self, name: str, camera_id: int, stream: Stream) -> Callable[[Any], None]:

@@ -21,11 +21,12 @@ from rsd_planner.ros.inputs import Inputs
 from rsd_planner.ros.parameters import NodeParameters
 from rsd_planner.ros.plan_statistics import PlanStatistics, Withheld
 from rsd_planner.ros.publishers import PlanPublishers
+from rsd_planner.ros.stream import describe_troubles
 from rsd_planner.ros.worker import Job, Outcome, PlanningWorker
 from rsd_planner.scene.scene import Skip
 
 if TYPE_CHECKING:
-    from rsd_planner.planner import ModelInfo
+    from rsd_planner.model_info import ModelInfo
 
 LOG_PERIOD_S = 5.0
 HISTORY_S = 1.5  # of odometry that a plan needs
@@ -163,7 +164,7 @@ class PlanningSession:
         if refused is not None:
             reason, _, detail = refused.partition(": ")
             return Withheld(reason.replace(" ", "_"), detail)
-        latency_s = (self._now_ns() - plan.stamp_ns) / 1e9
+        latency_s = (self.now_ns() - plan.stamp_ns) / 1e9
         self.publishers.publish(plan, outcome.job, outcome.seconds, latency_s)
         self.statistics.published(plan, outcome.seconds, latency_s)
         return None
@@ -179,7 +180,7 @@ class PlanningSession:
         return Withheld("internal_error", f"{type(error).__name__}: {error}")
 
     def _compare_with_clock(self, t0_ns: int) -> Withheld | None:
-        now_ns = self._now_ns()
+        now_ns = self.now_ns()
         age_s = (now_ns - t0_ns) / 1e9
         if abs(age_s) <= self._max_input_age_s:
             return None
@@ -194,16 +195,11 @@ class PlanningSession:
         )
 
     def _explain_silence(self) -> Withheld | None:
-        silent = self.inputs.silent(self._max_input_age_s)
+        silent = self.inputs.troubles(self._max_input_age_s)
         if not silent:
             return None
-        sentences = []
-        for name, age_s in silent.items():
-            stream = self.inputs.odometry if name == "odometry" else self.inputs.cameras[name]
-            since = "no message yet" if age_s is None else f"last message {age_s:.1f} s ago"
-            sentences.append(f"{name}: {since} on {stream.topic}")
         reason = "no_odometry" if list(silent) == ["odometry"] else "no_images"
-        return Withheld(reason, "; ".join(sentences))
+        return Withheld(reason, describe_troubles(silent))
 
     def _explain_delay(self) -> Withheld:
         """Why the newest reference frame cannot be planned on although an older one could."""
@@ -255,5 +251,6 @@ class PlanningSession:
         self._last_skip = self.stalled = None
         self._idle_since = time.monotonic() + HISTORY_S  # no complaint before the history can be complete
 
-    def _now_ns(self) -> int:
+    def now_ns(self) -> int:
+        """The node's clock."""
         return int(self._node.get_clock().now().nanoseconds)
