@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 
-from rsd_planner.evaluation.results import Evaluation
-from rsd_planner.evaluation.summary import error_table, latency, warnings
+from rsd_planner.evaluation.results import Evaluation, PlanRecord
+from rsd_planner.evaluation.summary import error_table, latency, speculation, warnings
 
 
 def print_digest(result: Evaluation, console: Console) -> None:
@@ -23,8 +25,18 @@ def print_digest(result: Evaluation, console: Console) -> None:
     console.print(table)
     if total := latency(result.records).get("total"):
         _line(console, f"latency: p50 {total.p50:.0f} ms, p95 {total.p95:.0f} ms, p99 {total.p99:.0f} ms")
+    for bag, records in result.by_bag():
+        if records:
+            _line(console, f"{bag.name}: {_guessed(records)}")
     for text in warnings(result):
         _line(console, f"note: {text}")
+
+
+def _guessed(records: Sequence[PlanRecord]) -> str:
+    numbers = speculation(records)
+    length = numbers["accepted_length"]
+    accepted = "no verify pass needed" if length is None else f"{length:.2f} tokens per verify pass"
+    return f"{numbers['routine_share'] or 0:.0%} of the reasoning guessed, {accepted}"
 
 
 def _line(console: Console, text: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
+from rsd_planner.decoding.verify_length import LONGEST
 from rsd_planner.errors import BagError, ImageError, ModelOutputError, ObservationError, ParameterError
 from rsd_planner.evaluation.bag import Bag, BagMessage, open_bag
 from rsd_planner.evaluation.interrupt import Interrupt, on_interrupt
@@ -49,6 +50,8 @@ class Request:
 def evaluate(request: Request, console: Console) -> Evaluation:
     """Plans at every tick of every recording and writes plans.jsonl, summary.json, index.html and an MCAP per bag.
 
+    The length of verify passes is fixed: as the fastest one of the moment, a second run would round differently.
+
     Ctrl-C ends it early: everything up to then is written, `stopped` says so.
 
     Raises:
@@ -63,11 +66,12 @@ def evaluate(request: Request, console: Console) -> Evaluation:
         bags = [stack.enter_context(open_bag(path)) for path in request.bags]
         inputs = [resolve(str(bag.path), bag.topics, request.cameras, request.odometry) for bag in bags]
         console.print(f"loading {request.model}", markup=False, highlight=False, soft_wrap=True)
-        planner = Planner.load(request.model, request.planner)
+        settings = replace(request.planner, verify_length=request.planner.verify_length or LONGEST)
+        planner = Planner.load(request.model, settings)
         stack.callback(planner.close)
         inputs = [_known_cameras(found, planner.info, bag, request) for found, bag in zip(inputs, bags, strict=True)]
         planner.warm_up()
-        result = Evaluation(planner.info, request.planner, request.stride)
+        result = Evaluation(planner.info, settings, request.stride)
         result.bags = _new_results(bags, inputs, request)
         with _writing_to(request.out):
             request.out.mkdir(parents=True, exist_ok=True)

@@ -69,6 +69,9 @@ def _tiles(result: Evaluation, numbers: Numbers) -> str:
             ("latency, median", f"{total['p50']:.0f} ms", f"p95 {total['p95']:.0f}, p99 {total['p99']:.0f} ms")
         )
         tiles.append(("tokens per plan", f"{numbers['tokens']['mean']:.1f}", f"at most {numbers['tokens']['max']}"))
+        guessed = numbers["speculation"]
+        passes = f"{guessed['passes_per_frame']:.1f} verify passes per plan"
+        tiles.append(("reasoning guessed", f"{guessed['routine_share'] or 0:.0%}", passes))
     if rate is not None:
         tiles.append(("vision features reused", f"{rate:.0%}", "images not encoded again"))
     cells = "".join(
@@ -139,7 +142,7 @@ def _errors(result: Evaluation, numbers: Numbers) -> str:
     figures = [plots.error_growth(result.records)] if reached else []
     figures += [
         plots.error_over_time(records, horizon)
-        for _, records in _by_bag(result)
+        for _, records in result.by_bag()
         for horizon in reached[1:2] or reached
         if records
     ]
@@ -159,7 +162,7 @@ def _latency(result: Evaluation, numbers: Numbers) -> str:
         for stage, values in numbers["latency_ms"].items()
     ]
     figures = [plots.latency_bars(result.records)]
-    figures += [plots.latency_over_time(records) for _, records in _by_bag(result) if records]
+    figures += [plots.latency_over_time(records) for _, records in result.by_bag() if records]
     heads = ("stage", "p50 (ms)", "p95 (ms)", "p99 (ms)", "max (ms)")
     return f"<section><h2>Latency</h2>{_table(heads, rows)}{_figures(figures)}</section>"
 
@@ -200,13 +203,6 @@ def _details(numbers: Numbers) -> str:
 
 def _words(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _by_bag(result: Evaluation) -> Iterator[tuple[BagResult, list[PlanRecord]]]:
-    begin = 0
-    for bag in result.bags:
-        yield bag, result.records[begin : begin + bag.plans]
-        begin += bag.plans
 
 
 def _figures(svgs: Sequence[str], wide: bool = False) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,10 @@ class PlanRecord:
     reasoning: str
     finish_reason: str
     tokens: int
+    reasoning_tokens: int  # of them, those before the closing ones
+    routine_tokens: int  # of these, the guessed and accepted ones
+    prefill_committed: int  # tokens committed by the prefill
+    tokens_per_pass: tuple[int, ...]  # committed by each verify pass
     positions: NDArray[np.float64]  # (64, 3) m, frame of t0
     speeds: NDArray[np.float64]  # (64,) m/s
     v0: float  # m/s
@@ -54,6 +58,10 @@ class PlanRecord:
             reasoning=plan.reasoning,
             finish_reason=plan.finish_reason.value,
             tokens=len(plan.token_ids),
+            reasoning_tokens=plan.speculation.reasoning_tokens,
+            routine_tokens=round(plan.routine_share * plan.speculation.reasoning_tokens),
+            prefill_committed=plan.speculation.prefill_committed,
+            tokens_per_pass=plan.tokens_per_pass,
             positions=plan.positions,
             speeds=plan.speeds,
             v0=plan.v0,
@@ -85,6 +93,9 @@ class PlanRecord:
             "finish_reason": self.finish_reason,
             "withheld": self.withheld,
             "tokens": self.tokens,
+            "routine_tokens": self.routine_tokens,
+            "prefill_committed": self.prefill_committed,
+            "tokens_per_pass": self.tokens_per_pass,
             "v0": round(self.v0, 4),
             "positions": self.positions.round(4).tolist(),
             "speeds": self.speeds.round(4).tolist(),
@@ -172,6 +183,13 @@ class Evaluation:
     @property
     def ticks_expected(self) -> int:
         return max(self.ticks_done, sum(bag.ticks_expected for bag in self.bags))
+
+    def by_bag(self) -> Iterator[tuple[BagResult, list[PlanRecord]]]:
+        """Each recording with its plans."""
+        begin = 0
+        for bag in self.bags:
+            yield bag, self.records[begin : begin + bag.plans]
+            begin += bag.plans
 
     @property
     def skipped(self) -> Counter[str]:

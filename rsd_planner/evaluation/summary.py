@@ -47,9 +47,10 @@ def summarize(result: Evaluation) -> dict[str, Any]:
         "errors": error_table(records),
         "latency_ms": {stage: asdict(value) for stage, value in latency(records).items()},
         "tokens": tokens(records),
+        "speculation": speculation(records),
         "finish_reasons": dict(Counter(record.finish_reason for record in records)),
         "vision_features": {"encoded": encoded, "reused": reused, "hit_rate": hit_rate(records)},
-        "bags": [_bag(bag) for bag in result.bags],
+        "bags": [_bag(bag, own) for bag, own in result.by_bag()],
         "versions": {
             "rsd_planner": rsd_planner.__version__,
             "python": platform.python_version(),
@@ -88,6 +89,23 @@ def tokens(records: Sequence[PlanRecord]) -> dict[str, float]:
     """Committed tokens per plan."""
     counts = [record.tokens for record in records]
     return {"total": sum(counts), "mean": float(np.mean(counts)), "max": max(counts)} if counts else {"total": 0}
+
+
+def speculation(records: Sequence[PlanRecord]) -> dict[str, float | int | None]:
+    """How the reasoning was guessed and verified; None where nothing was counted."""
+    passes = [record.tokens_per_pass for record in records]
+    said = sum(record.reasoning_tokens for record in records)
+    return {
+        "accepted_length": _ratio(sum(map(sum, passes)), sum(map(len, passes))),
+        "passes_per_frame": _ratio(sum(map(len, passes)), len(records)),
+        "frames_without_pass": sum(not own for own in passes),
+        "prefill_committed": _ratio(sum(record.prefill_committed for record in records), len(records)),
+        "routine_share": _ratio(sum(record.routine_tokens for record in records), said),
+    }
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
 
 
 def hit_rate(records: Sequence[PlanRecord]) -> float | None:
@@ -157,7 +175,7 @@ def looks_estimated(records: Sequence[PlanRecord]) -> bool:
     return len(shares) >= SUSPICIOUS_PLANS and max(shares) < SUSPICIOUS_SHARE
 
 
-def _bag(bag: BagResult) -> dict[str, Any]:
+def _bag(bag: BagResult, records: Sequence[PlanRecord]) -> dict[str, Any]:
     return {
         "name": bag.name,
         "path": str(bag.path),
@@ -166,6 +184,7 @@ def _bag(bag: BagResult) -> dict[str, Any]:
         "odometry": bag.inputs.odometry,
         "unused_images": list(bag.inputs.unused_images),
         "plans": bag.plans,
+        "speculation": speculation(records),
         "skipped": dict(bag.skipped),
         "skip_examples": bag.skip_examples,
         "odometry_refused": bag.odometry_refused,

@@ -113,6 +113,15 @@ def test_summary_tells_model_speed_and_reuse(circle_out: Path) -> None:
     assert summary["latency_ms"]["decode"]["p50"] == pytest.approx(np.percentile(decode, 50), abs=1e-2)
     assert summary["latency_ms"]["decode"]["p99"] == pytest.approx(np.percentile(decode, 99), abs=1e-2)
     assert summary["tokens"]["total"] == sum(plan["tokens"] for plan in plans)
+    passes = [count for plan in plans for count in plan["tokens_per_pass"]]
+    assert all(plan["prefill_committed"] + sum(plan["tokens_per_pass"]) <= plan["tokens"] for plan in plans)
+    assert summary["settings"]["verify_length"] == 15
+    guessed = summary["speculation"]
+    assert guessed == summary["bags"][0]["speculation"]
+    assert guessed["accepted_length"] == pytest.approx(sum(passes) / len(passes))
+    assert guessed["passes_per_frame"] == pytest.approx(len(passes) / len(plans))
+    assert guessed["frames_without_pass"] == sum(not plan["tokens_per_pass"] for plan in plans)
+    assert 0.5 < guessed["routine_share"] <= 1  # it says the same thing all along
     # Every 0.2 s half of the 2 x 4 frames are new; all of them are at the first plan.
     assert summary["vision_features"] == {"encoded": 8 + 12 * 4, "reused": 12 * 4, "hit_rate": pytest.approx(48 / 104)}
     assert "nearly random" in summary["model"]["notice"]
