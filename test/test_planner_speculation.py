@@ -19,7 +19,12 @@ sys.path.insert(0, str(Path(__file__).parent / "draft"))
 from draft_files import DFLASH, EAGLE3, edit_config, random_draft
 
 SENTENCE = "Stop to keep distance to the lead vehicle stopped ahead."
-PLAIN = PlannerSettings(memory_ticks=0)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Planner:
+    """One token a pass."""
+    return Planner.load(R1, PlannerSettings(memory_ticks=0))
 
 
 def observation(number: int = 1, tick: int = 0) -> Observation:
@@ -41,8 +46,8 @@ def assert_same(one: Plan, other: Plan) -> None:
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=0, atol=1e-5)
 
 
-def test_a_memory_changes_how_a_plan_is_made_and_not_the_plan() -> None:
-    plain, planner = Planner.load(R1, PLAIN), Planner.load(R1)
+def test_a_memory_changes_how_a_plan_is_made_and_not_the_plan(plain: Planner) -> None:
+    planner = Planner.load(R1)
     first, second = (planner.plan(observation(tick=tick)) for tick in range(2))
     assert_same(first, plain.plan(observation(tick=0)))
     assert_same(second, plain.plan(observation(tick=1)))
@@ -67,10 +72,10 @@ def test_the_memory_is_emptied_on_reset() -> None:
     assert plan.speculation.proposals == ()
 
 
-def test_without_a_memory_nothing_is_remembered() -> None:
-    planner = Planner.load(R1, PLAIN)
+def test_without_a_memory_nothing_is_remembered(plain: Planner) -> None:
+    assert plain.info.draft == ""
     for _ in range(2):
-        plan = planner.plan(observation())
+        plan = plain.plan(observation())
         assert plan.tokens_per_pass == (1,) * (len(plan.token_ids) - 1)
         assert set(plan.origins) == {TokenOrigin.DELIBERATIVE}
 
@@ -79,13 +84,12 @@ def test_without_a_memory_nothing_is_remembered() -> None:
     ("kind", "rope", "described"),
     [(EAGLE3, "flat", "EAGLE-3, flat"), (DFLASH, "mirrored", "DFlash, mirrored")],
 )
-def test_a_draft_in_the_model_directory_is_used(kind: str, rope: str, described: str, tmp_path: Path) -> None:
+def test_a_draft_in_the_model_directory_is_used(
+    plain: Planner, kind: str, rope: str, described: str, tmp_path: Path
+) -> None:
     planner = Planner.load(model_with(kind, rope, tmp_path), PlannerSettings(verify_length=4))
     assert planner.info.draft == described
     assert planner.info.draft_refused == ""
-    planner.warm_up([1])
-    plain = Planner.load(R1, PLAIN)
-    assert plain.info.draft == ""
     for number in (1, 2):
         plan = planner.plan(observation(number))
         assert_same(plan, plain.plan(observation(number)))
@@ -113,7 +117,6 @@ def test_the_length_of_a_pass_follows_what_was_measured_at_warm_up(tmp_path: Pat
     assert sorted(costs.verify) == list(costs.verify)
     assert set(costs.draft) == {TokenSource.DRAFT}
     fixed = Planner.load(tmp_path, PlannerSettings(verify_length=4))
-    fixed.warm_up([1])
     outcomes = fixed.plan(observation()).speculation.proposals
     assert {outcome.offered for outcome in outcomes} <= {1, 2, 3, 4}
 
