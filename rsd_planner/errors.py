@@ -39,3 +39,7 @@ class BagError(PlannerError):
 
 class ParameterError(PlannerError):
     """A command-line flag or node parameter outside what is accepted."""
+
+
+class WorkerError(PlannerError):
+    """The worker that runs the model ended although nobody asked it to."""

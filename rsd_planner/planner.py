@@ -20,6 +20,7 @@ from rsd_planner.draft.load import load_draft
 from rsd_planner.draft.memory import ReasoningMemory
 from rsd_planner.draft.target_parts import TargetParts
 from rsd_planner.errors import CheckpointError, ObservationError, ParameterError
+from rsd_planner.model_info import ModelInfo
 from rsd_planner.plan import WAYPOINTS, FinishReason, Plan, StageTimes, TokenOrigin
 from rsd_planner.scene.observation import HISTORY_STEPS, STEP_NS, EgoHistory, Frame, Observation, Pose
 from rsd_planner.target.action_expert import ACTION_DIMS
@@ -80,23 +81,6 @@ def _check_device(name: str) -> None:
         raise ParameterError(f"device is {name!r}, expected cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ParameterError(f"device is {name!r}, but this machine shows {torch.cuda.device_count()} CUDA devices")
-
-
-@dataclass(frozen=True)
-class ModelInfo:
-    """What was loaded, for logs, diagnostics and reports."""
-
-    name: str  # "Alpamayo R1"
-    path: Path
-    parameters: int
-    device: str
-    dtype: str
-    camera_ids: tuple[int, ...]  # the ids the model was trained for; an Observation carries any non-empty subset
-    frames_per_camera: int
-    takes_route: bool  # whether an Observation may carry a route text
-    notice: str  # text of the model directory's NOTICE.txt, "" without one: show it wherever plans are shown
-    draft: str = ""  # "EAGLE-3, flat"; "" without one
-    draft_refused: str = ""  # why the model directory's draft is not used, "" if it is or there is none
 
 
 @dataclass
@@ -221,6 +205,7 @@ class Planner:
             frames_encoded=len(new),
             frames_reused=len(frames) - len(new),
             speculation=reasoning.speculation,
+            parts=self._target.vocabulary.parts(reasoning.token_ids, reasoning.origins),
         )
 
     def _reason(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from rsd_planner.errors import ImageError, ObservationError
@@ -57,7 +56,7 @@ class CameraWindow:
         index = bisect_left(frames, stamp_ns, key=_stamp)
         if index < len(frames) and frames[index].stamp_ns == stamp_ns:
             return jumped
-        frames.insert(index, Frame(stamp_ns, payload, partial(self._decode_named, camera_id, stamp_ns)))
+        frames.insert(index, Frame(stamp_ns, payload, naming_decoder(self._decode, camera_id, stamp_ns)))
         del frames[: bisect_left(frames, frames[-1].stamp_ns - KEPT_NS, key=_stamp)]
         return jumped
 
@@ -155,11 +154,17 @@ class CameraWindow:
     def _reference(self) -> list[Frame]:
         return next(iter(self._frames.values()))
 
-    def _decode_named(self, camera_id: int, stamp_ns: int, payload: Any) -> RgbImage:
+
+def naming_decoder(decode: Callable[[Any], RgbImage], camera_id: int, stamp_ns: int) -> Callable[[Any], RgbImage]:
+    """`decode` for one frame: what it cannot decode is named with camera and stamp."""
+
+    def decode_named(payload: Any) -> RgbImage:
         try:
-            return self._decode(payload)
+            return decode(payload)
         except ImageError as error:
             raise ImageError(f"camera {camera_id}, frame at {stamp_ns} ns: {error}") from error
+
+    return decode_named
 
 
 def _stamp(frame: Frame) -> int:

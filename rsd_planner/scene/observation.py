@@ -26,7 +26,7 @@ class Frame:
     def __init__(self, stamp_ns: int, payload: Any, decode: Callable[[Any], RgbImage]) -> None:
         self.stamp_ns = stamp_ns
         self.undecodable = False  # set once decoding has failed; the scene then does without this frame
-        self._payload = payload
+        self.payload = payload  # as it arrived; None once decoded
         self._decode = decode
 
     @classmethod
@@ -42,11 +42,11 @@ class Frame:
             ImageError: The payload cannot be decoded; raised again at every use.
         """
         try:
-            image = self._decode(self._payload)
+            image = self._decode(self.payload)
         except Exception:
             self.undecodable = True
             raise
-        self._payload = None
+        self.payload = None
         return image
 
 
