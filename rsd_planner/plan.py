@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,13 @@ class TokenSource(str, Enum):
 
     MEMORY = "memory"  # the reasoning of an earlier tick
     DRAFT = "draft"  # the draft network
+
+
+class ReasoningPart(NamedTuple):
+    """Consecutive tokens of one origin as text, spaces included."""
+
+    text: str
+    origin: TokenOrigin
 
 
 class FinishReason(str, Enum):
@@ -103,6 +111,7 @@ class Plan:
     frames_encoded: int  # images that went through the vision tower for this plan
     frames_reused: int  # images whose features were still there
     speculation: Speculation = Speculation()
+    parts: tuple[ReasoningPart, ...] = ()  # `reasoning` by who wrote it: joined and stripped they are the same text
 
     @property
     def times_ns(self) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 
 from rsd_planner.errors import ParameterError
 from rsd_planner.evaluation.bag import BagMessage, ros2_types
+from rsd_planner.messages.markers import PlanMarkers
 from rsd_planner.messages.plans import PlanMessages
 from rsd_planner.plan import Plan
 from rsd_planner.scene.observation import EgoHistory
@@ -27,6 +28,7 @@ class Recording:
         self._writer = writer
         self._types = ros2_types()
         self._messages = PlanMessages(self._types.types)
+        self._markers = PlanMarkers(self._types.types)
         self._connections: dict[str, Connection] = {}
         self._marker_lifetime_ns = marker_lifetime_ns
 
@@ -44,8 +46,8 @@ class Recording:
             log_ns: When the last message it needed was recorded, as if planning took no time.
         """
         path = self._messages.path(plan, history.pose_t0, odometry_frame)
-        text = self._messages.reasoning_text(plan)
-        markers = self._messages.markers(plan, history, odometry_frame, self._marker_lifetime_ns)
+        text = self._messages.reasoning_text(plan.reasoning)
+        markers = self._markers.of(plan, history, odometry_frame, self._marker_lifetime_ns)
         for topic, message in ((PATH_TOPIC, path), (REASONING_TOPIC, text), (MARKERS_TOPIC, markers)):
             type_name = message.__msgtype__
             self._write(topic, type_name, log_ns, self._types.serialize_cdr(message, type_name))

@@ -21,6 +21,9 @@ class MessageBuilder:
     def new(self, name: str, **fields: Any) -> Any:
         return self._types[name](**fields)
 
+    def constant(self, name: str, constant: str) -> Any:
+        return getattr(self._types[name], constant)
+
     def header(self, stamp_ns: int, frame_id: str) -> Any:
         sec, nanosec = split_ns(stamp_ns)
         stamp = self.new("builtin_interfaces/msg/Time", sec=sec, nanosec=nanosec)
@@ -40,10 +43,10 @@ class MessageBuilder:
         return self.new("geometry_msgs/msg/Pose", position=self.point(position), orientation=orientation)
 
     def marker(self, kind: str, size: tuple[float, float, float], colour: Iterable[float], **fields: Any) -> Any:
-        """A visualization_msgs/Marker to add.
+        """A visualization_msgs/Marker, to be added unless `action` says otherwise.
 
         Args:
-            kind: Name of the constant: "LINE_STRIP", "TEXT_VIEW_FACING".
+            kind: Name of the constant: "LINE_STRIP", "TRIANGLE_LIST", "TEXT_VIEW_FACING".
             size: Its `scale`, m.
             colour: Red, green, blue, 0 .. 1.
             fields: header, ns, pose, lifetime, and what the kind shows.
@@ -60,9 +63,9 @@ class MessageBuilder:
         }
         return marker(**(self._unused_marker_fields() | given if is_dataclass(marker) else given))
 
-    def colour(self, rgb: Iterable[float]) -> Any:
+    def colour(self, rgb: Iterable[float], opacity: float = 1.0) -> Any:
         r, g, b = map(float, rgb)
-        return self.new("std_msgs/msg/ColorRGBA", r=r, g=g, b=b, a=1.0)
+        return self.new("std_msgs/msg/ColorRGBA", r=r, g=g, b=b, a=opacity)
 
     def _unused_marker_fields(self) -> dict[str, Any]:
         """What rclpy fills in by itself and rosbags wants to be told."""

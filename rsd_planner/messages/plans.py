@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,13 +12,9 @@ from scipy.spatial.transform import Rotation
 from rsd_planner.errors import ModelOutputError
 from rsd_planner.messages.builder import MessageBuilder
 from rsd_planner.plan import Plan
-from rsd_planner.scene.observation import EgoHistory, Pose
+from rsd_planner.scene.observation import STEP_NS, Pose
 
-FULL_GREEN_MPS = 15.0
-PATH_WIDTH_M, HISTORY_WIDTH_M = 0.3, 0.15
-TEXT_HEIGHT_M, TEXT_RISE_M, TEXT_COLUMNS = 0.8, 3.0, 48
-WHITE, GREY = (1.0, 1.0, 1.0), (0.6, 0.6, 0.6)
-
+STEP_S = STEP_NS * 1e-9
 IN_PLACE = Pose(np.zeros(3), np.eye(3))
 
 
@@ -41,9 +36,9 @@ class PlanMessages:
         Raises:
             ModelOutputError: The plan is empty or not finite.
         """
-        _check(plan)
+        check(plan)
         pose_t0 = pose_t0 or IN_PLACE
-        positions = _placed(plan.positions, pose_t0)
+        positions = placed(plan.positions, pose_t0)
         quaternions = Rotation.from_matrix(pose_t0.rotation @ plan.rotations).as_quat()
         poses = [
             self._build.new(
@@ -55,85 +50,52 @@ class PlanMessages:
         ]
         return self._build.new("nav_msgs/msg/Path", header=self._build.header(plan.stamp_ns, frame_id), poses=poses)
 
-    def reasoning_text(self, plan: Plan) -> Any:
+    def reasoning_text(self, reasoning: str) -> Any:
         """The reasoning as std_msgs/String."""
-        return self._build.new("std_msgs/msg/String", data=plan.reasoning)
+        return self._build.new("std_msgs/msg/String", data=reasoning)
 
-    def markers(
-        self, plan: Plan, history: EgoHistory, frame_id: str, lifetime_ns: int, *, in_ego_frame: bool = False
-    ) -> Any:
-        """Path, ego history and reasoning as visualization_msgs/MarkerArray.
+    def trajectory(self, plan: Plan, pose_t0: Pose | None, frame_id: str) -> Any:
+        """The plan as autoware_planning_msgs/Trajectory: the vehicle at t0, then the 64 waypoints.
 
-        Namespaces: `path` (a line from the vehicle on, red at standstill, green from 15 m/s), `ego_history`,
-        `reasoning` (text above the vehicle, turned to the viewer).
-
-        Args:
-            plan: What to show.
-            history: The ego history it was made from.
-            frame_id: The odometry frame; the vehicle's own at t0 if `in_ego_frame`.
-            lifetime_ns: How long the markers stay: longer than the time between plans, or they flicker.
-            in_ego_frame: Leave everything where it is in the vehicle's frame at t0.
+        The arguments are those of `path`. Accelerations are slopes of the speeds, heading rates those of the
+        rotations. There are no wheel angles in a plan: they stay 0.
 
         Raises:
             ModelOutputError: The plan is empty or not finite.
         """
-        _check(plan)
-        pose_t0 = IN_PLACE if in_ego_frame else history.pose_t0
-        common = {
-            "header": self._build.header(plan.stamp_ns, frame_id),
-            "lifetime": self._build.duration(lifetime_ns),
-        }
-        path = self._build.marker(
-            "LINE_STRIP",
-            (PATH_WIDTH_M, 0.0, 0.0),
-            WHITE,
-            ns="path",
-            pose=self._build.pose(np.zeros(3)),
-            points=self._points(np.vstack([np.zeros(3), plan.positions]), pose_t0),
-            colors=[self._build.colour(_speed_colour(speed)) for speed in (plan.v0, *plan.speeds)],
-            **common,
-        )
-        driven = self._build.marker(
-            "LINE_STRIP",
-            (HISTORY_WIDTH_M, 0.0, 0.0),
-            GREY,
-            ns="ego_history",
-            pose=self._build.pose(np.zeros(3)),
-            points=self._points(history.positions, pose_t0),
-            **common,
-        )
-        reasoning = self._build.marker(
-            "TEXT_VIEW_FACING",
-            (0.0, 0.0, TEXT_HEIGHT_M),
-            WHITE,
-            ns="reasoning",
-            pose=self._build.pose(pose_t0.position + np.array([0.0, 0.0, TEXT_RISE_M])),
-            text=_wrapped(plan.reasoning),
-            **common,
-        )
-        return self._build.new("visualization_msgs/msg/MarkerArray", markers=[path, driven, reasoning])
-
-    def _points(self, ego_positions: NDArray[np.float64], pose_t0: Pose) -> list[Any]:
-        return [self._build.point(position) for position in _placed(ego_positions, pose_t0)]
+        check(plan)
+        pose_t0 = pose_t0 or IN_PLACE
+        positions = placed(np.vstack([np.zeros(3), plan.positions]), pose_t0)
+        rotations = np.concatenate([np.eye(3)[None], plan.rotations])
+        quaternions = Rotation.from_matrix(pose_t0.rotation @ rotations).as_quat()
+        speeds = np.concatenate([[plan.v0], plan.speeds])
+        turns = Rotation.from_matrix(rotations[:-1].swapaxes(1, 2) @ rotations[1:]).as_rotvec()[:, 2] / STEP_S
+        heading_rates = np.concatenate([turns[:1], turns])
+        accelerations = np.gradient(speeds, STEP_S)
+        points = [
+            self._build.new(
+                "autoware_planning_msgs/msg/TrajectoryPoint",
+                time_from_start=self._build.duration(STEP_NS * k),
+                pose=self._build.pose(positions[k], quaternions[k]),
+                longitudinal_velocity_mps=float(speeds[k]),
+                lateral_velocity_mps=0.0,
+                acceleration_mps2=float(accelerations[k]),
+                heading_rate_rps=float(heading_rates[k]),
+                front_wheel_angle_rad=0.0,
+                rear_wheel_angle_rad=0.0,
+            )
+            for k in range(len(positions))
+        ]
+        header = self._build.header(plan.stamp_ns, frame_id)
+        return self._build.new("autoware_planning_msgs/msg/Trajectory", header=header, points=points)
 
 
-def _placed(ego_positions: NDArray[np.float64], pose_t0: Pose) -> NDArray[np.float64]:
+def placed(ego_positions: NDArray[np.float64], pose_t0: Pose) -> NDArray[np.float64]:
     """Positions (N, 3) in the frame of t0, seen from the frame that `pose_t0` is in."""
     return pose_t0.position + ego_positions @ pose_t0.rotation.T
 
 
-def _speed_colour(speed_mps: float) -> tuple[float, float, float]:
-    """Red at standstill (and backwards) over yellow to green."""
-    share = min(max(speed_mps / FULL_GREEN_MPS, 0.0), 1.0)
-    return (min(2 - 2 * share, 1.0), min(2 * share, 1.0), 0.0)
-
-
-def _wrapped(reasoning: str) -> str:
-    lines = [textwrap.fill(line, TEXT_COLUMNS) for line in reasoning.splitlines()]
-    return "\n".join(lines).strip() or "(no reasoning)"  # RViz complains about an empty text
-
-
-def _check(plan: Plan) -> None:
+def check(plan: Plan) -> None:
     """RViz dies of what is not finite and of a zero quaternion: such a plan never becomes a message."""
     if len(plan.positions) == 0:
         raise ModelOutputError(f"plan at {plan.stamp_ns} ns has no positions, expected at least one")

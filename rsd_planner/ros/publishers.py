@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-import textwrap
-from contextlib import ExitStack
-from copy import deepcopy
-from typing import Any
+from collections import deque
+from contextlib import ExitStack, suppress
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from rclpy.lifecycle import LifecycleNode
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 
-from rsd_planner.messages.plans import TEXT_COLUMNS, TEXT_RISE_M, PlanMessages
+from rsd_planner.errors import ParameterError
+from rsd_planner.messages.markers import PlanMarkers
+from rsd_planner.messages.plans import PlanMessages
 from rsd_planner.messages.stamps import split_ns
 from rsd_planner.plan import Plan
 from rsd_planner.ros.message_types import MessageTypes
-from rsd_planner.ros.worker import Job
-from rsd_planner.scene.observation import EgoHistory, Pose
+from rsd_planner.ros.parameters import NodeParameters
+from rsd_planner.scene.observation import Pose
+
+if TYPE_CHECKING:
+    from rsd_planner.worker.client import Job, Partial
 
 OUTPUT_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10, reliability=ReliabilityPolicy.RELIABLE)
+OUTPUTS = {  # topic -> type
+    "~/output/path": "nav_msgs/msg/Path",
+    "~/output/reasoning": "rsd_planner_msgs/msg/Reasoning",
+    "~/output/reasoning_text": "std_msgs/msg/String",
+    "~/output/markers": "visualization_msgs/msg/MarkerArray",
+    "~/output/trajectory": "autoware_planning_msgs/msg/Trajectory",
+}
 FALLBACK_ODOMETRY_FRAME = "odom"
 FALLBACK_VEHICLE_FRAME = "base_link"
+PERIODS = 5  # between plans, that the lifetime of markers is made from
 MIN_LIFETIME_NS = 1_000_000_000
 MAX_LIFETIME_NS = 10_000_000_000
 
@@ -31,94 +44,127 @@ class PlanPublishers:
         typed: Whether rsd_planner_msgs is installed, so that ~/output/reasoning exists.
     """
 
-    def __init__(self, node: LifecycleNode, output_frame: str, notice: str) -> None:
+    def __init__(self, node: LifecycleNode, parameters: NodeParameters, notice: str) -> None:
         """Create the publishers.
 
         Args:
             node: The node to publish with.
-            output_frame: "odom" or "base_link", as the parameter of that name.
+            parameters: The frame of the outputs, and whether there is a trajectory.
             notice: Text of the model's own notice, shown with the reasoning in the markers.
+
+        Raises:
+            ParameterError: A trajectory is wanted and autoware_planning_msgs is not installed.
         """
         self._node = node
-        self._in_odometry_frame = output_frame == "odom"
+        self._in_odometry_frame = parameters.output_frame == "odom"
         self._notice = notice
         self._types = MessageTypes()
         self._messages = PlanMessages(self._types)
+        self._markers = PlanMarkers(self._types)
         self._previous_ns: int | None = None
-        self._publishers = ExitStack()
-        self._path = self._create("nav_msgs/msg/Path", "~/output/path")
-        self._text = self._create("std_msgs/msg/String", "~/output/reasoning_text")
-        self._markers = self._create("visualization_msgs/msg/MarkerArray", "~/output/markers")
-        try:
-            self._reasoning = self._create("rsd_planner_msgs/msg/Reasoning", "~/output/reasoning")
-        except LookupError:
-            self._reasoning = None
+        self._periods_ns: deque[int] = deque(maxlen=PERIODS)
+        with ExitStack() as undo:
+            self._publishers: dict[str, Any] = {}
+            undo.callback(self.close)
+            for topic in ("~/output/path", "~/output/reasoning_text", "~/output/markers"):
+                self._create(topic)
+            with suppress(LookupError):  # the text goes out alone then; diagnostics say so
+                self._create("~/output/reasoning")
+            if parameters.publish_trajectory:
+                self._create_trajectory()
+            undo.pop_all()
 
     @property
     def typed(self) -> bool:
-        return self._reasoning is not None
+        return "~/output/reasoning" in self._publishers
 
     def close(self) -> None:
         """Remove the publishers."""
-        self._publishers.close()
+        while self._publishers:
+            _, publisher = self._publishers.popitem()
+            self._node.destroy_lifecycle_publisher(publisher)
 
     def publish(self, plan: Plan, job: Job, seconds: float, latency_s: float) -> None:
         """Publish one plan on every output.
 
         Args:
             plan: The plan made from `job`.
-            job: Carries the ego history and the frames of the odometry.
+            job: Carries the ego history, the frames of the odometry and the sequence.
             seconds: How long the model took, s.
             latency_s: From t0 to now by the node's clock, s.
         """
-        history = job.observation.history
-        pose_t0: Pose | None
-        if self._in_odometry_frame:
-            pose_t0, frame_id = history.pose_t0, job.odometry_frame_id or FALLBACK_ODOMETRY_FRAME
-        else:
-            pose_t0, frame_id = None, job.vehicle_frame_id or FALLBACK_VEHICLE_FRAME
-        self._text.publish(self._messages.reasoning_text(plan))
-        if self._reasoning is not None:
-            self._reasoning.publish(self._reasoning_message(plan, frame_id, seconds, latency_s))
-        self._markers.publish(self._marker_array(plan, history, frame_id))
-        self._path.publish(self._messages.path(plan, pose_t0, frame_id))
-
-    def _create(self, message_type: str, topic: str) -> Any:
-        publisher = self._node.create_lifecycle_publisher(self._types[message_type], topic, OUTPUT_QOS)
-        self._publishers.callback(self._node.destroy_lifecycle_publisher, publisher)
-        return publisher
-
-    def _marker_array(self, plan: Plan, history: EgoHistory, frame_id: str) -> Any:
-        message = self._messages.markers(
-            plan, history, frame_id, self._lifetime(plan), in_ego_frame=not self._in_odometry_frame
+        history, frame_id = job.observation.history, self._frame_id(job)
+        pose_t0: Pose | None = history.pose_t0 if self._in_odometry_frame else None
+        self._send("~/output/reasoning_text", self._messages.reasoning_text(plan.reasoning))
+        if self.typed:
+            passes = plan.tokens_per_pass
+            self._send_reasoning(
+                job,
+                text=plan.reasoning,
+                complete=True,
+                finish_reason=plan.finish_reason.value,
+                num_tokens=len(plan.token_ids),
+                routine_share=plan.routine_share,
+                mean_accepted_length=sum(passes) / max(len(passes), 1),
+                latency=latency_s,
+                inference_time=seconds,
+            )
+        markers = self._markers.of(
+            plan,
+            history,
+            frame_id,
+            self._lifetime(plan.stamp_ns),
+            in_ego_frame=not self._in_odometry_frame,
+            notice=self._notice,
         )
-        if self._notice:
-            notice = deepcopy(next(marker for marker in message.markers if marker.ns == "reasoning"))
-            notice.ns = "notice"
-            notice.text = textwrap.fill(self._notice, TEXT_COLUMNS)
-            notice.scale.z /= 2
-            notice.pose.position.z -= TEXT_RISE_M / 2
-            message.markers.append(notice)
-        return message
+        self._send("~/output/markers", markers)
+        if "~/output/trajectory" in self._publishers:
+            self._send("~/output/trajectory", self._messages.trajectory(plan, pose_t0, frame_id))
+        self._send("~/output/path", self._messages.path(plan, pose_t0, frame_id))
 
-    def _lifetime(self, plan: Plan) -> int:
-        """Three periods, so that markers neither flicker nor stay for long when plans end, ns."""
-        period_ns = plan.stamp_ns - self._previous_ns if self._previous_ns is not None else 0
-        self._previous_ns = plan.stamp_ns
+    def publish_partial(self, partial: Partial) -> None:
+        """Publish a reasoning that is still being decoded, as far as it has come."""
+        self._send("~/output/reasoning_text", self._messages.reasoning_text(partial.reasoning))
+        if self.typed:
+            self._send_reasoning(partial.job, text=partial.reasoning, complete=False)
+
+    def clear_markers(self) -> None:
+        """Take the markers of the last plan away."""
+        self._send("~/output/markers", self._markers.delete_all(self._previous_ns or 0))
+        self._previous_ns = None
+        self._periods_ns.clear()
+
+    def _create(self, topic: str) -> None:
+        self._publishers[topic] = self._node.create_lifecycle_publisher(self._types[OUTPUTS[topic]], topic, OUTPUT_QOS)
+
+    def _create_trajectory(self) -> None:
+        try:
+            self._create("~/output/trajectory")
+        except LookupError as error:
+            raise ParameterError(
+                f"parameter 'publish_trajectory': found true, but {error}; expected a sourced workspace with "
+                "autoware_planning_msgs, or false"
+            ) from error
+
+    def _send(self, topic: str, message: Any) -> None:
+        self._publishers[topic].publish(message)
+
+    def _frame_id(self, job: Job) -> str:
+        if self._in_odometry_frame:
+            return job.odometry_frame_id or FALLBACK_ODOMETRY_FRAME
+        return job.vehicle_frame_id or FALLBACK_VEHICLE_FRAME
+
+    def _lifetime(self, stamp_ns: int) -> int:
+        """Three usual periods, so that markers neither flicker nor stay for long when plans end, ns."""
+        if self._previous_ns is not None and stamp_ns > self._previous_ns:
+            self._periods_ns.append(stamp_ns - self._previous_ns)
+        self._previous_ns = stamp_ns
+        period_ns = int(median(self._periods_ns)) if self._periods_ns else 0
         return min(max(3 * period_ns, MIN_LIFETIME_NS), MAX_LIFETIME_NS)
 
-    def _reasoning_message(self, plan: Plan, frame_id: str, seconds: float, latency_s: float) -> Any:
-        sec, nanosec = split_ns(plan.stamp_ns)
+    def _send_reasoning(self, job: Job, **fields: Any) -> None:
+        sec, nanosec = split_ns(job.observation.stamp_ns)
         stamp = self._types["builtin_interfaces/msg/Time"](sec=sec, nanosec=nanosec)
-        return self._types["rsd_planner_msgs/msg/Reasoning"](
-            header=self._types["std_msgs/msg/Header"](stamp=stamp, frame_id=frame_id),
-            sequence=plan.sequence,
-            text=plan.reasoning,
-            complete=True,
-            finish_reason=plan.finish_reason.value,
-            num_tokens=len(plan.token_ids),
-            routine_share=plan.routine_share,
-            mean_accepted_length=sum(plan.tokens_per_pass) / max(len(plan.tokens_per_pass), 1),
-            latency=latency_s,
-            inference_time=seconds,
-        )
+        header = self._types["std_msgs/msg/Header"](stamp=stamp, frame_id=self._frame_id(job))
+        message = self._types[OUTPUTS["~/output/reasoning"]](header=header, sequence=job.sequence, **fields)
+        self._send("~/output/reasoning", message)

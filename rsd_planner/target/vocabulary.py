@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from rsd_planner.errors import CheckpointError
+from rsd_planner.plan import ReasoningPart, TokenOrigin
 from rsd_planner.target.config import AlpamayoConfig
 
 SPECIAL_TOKENS = (
@@ -60,10 +62,25 @@ class Vocabulary:
 
     def reasoning(self, token_ids: Sequence[int]) -> str:
         """The text before `<|cot_end|>`, special tokens left out."""
+        return self._text(token_ids).strip()
+
+    def parts(self, token_ids: Sequence[int], origins: Sequence[TokenOrigin]) -> tuple[ReasoningPart, ...]:
+        """The same text by who wrote it. A character that two tokens share belongs to the later one."""
+        parts: list[ReasoningPart] = []
+        written, end = 0, 0
+        for origin, run in groupby(origins):
+            end += len(list(run))
+            text = self._text(token_ids[:end]).rstrip("\ufffd")
+            if text[written:]:
+                parts.append(ReasoningPart(text[written:], origin))
+                written = len(text)
+        return tuple(parts)
+
+    def _text(self, token_ids: Sequence[int]) -> str:
         ids = list(token_ids)
         end = ids.index(self.cot_end) if self.cot_end in ids else len(ids)
         text: str = self.tokenizer.decode(ids[:end], skip_special_tokens=True)
-        return text.strip()
+        return text
 
 
 def load_vocabulary(config: AlpamayoConfig, processor_dir: Path) -> Vocabulary:

@@ -7,55 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example_plan import LIFETIME, POSE_T0, T0, a_history, a_plan, xyz
 from message_kinds import KINDS, Kind, message_kind
 from numpy.typing import NDArray
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from scipy.spatial.transform import Rotation
 
 from rsd_planner.errors import ModelOutputError
+from rsd_planner.messages.markers import PlanMarkers
 from rsd_planner.messages.plans import PlanMessages
 from rsd_planner.messages.stamps import stamp_ns
-from rsd_planner.plan import FinishReason, Plan, StageTimes, TokenOrigin
-from rsd_planner.scene.observation import EgoHistory, Pose
-
-T0 = 1_722_000_000_950_000_001
-LIFETIME = 1_500_000_000
-POSE_T0 = Pose(np.array([623_426.5, 4_848_821.25, 153.0]), Rotation.from_euler("ZYX", [2.0, 0.1, -0.05]).as_matrix())
-
-
-def a_plan() -> Plan:
-    """A left turn at 10 m/s, slowing down."""
-    angle = np.arange(1, 65) * 0.02
-    rotations = Rotation.from_rotvec(angle[:, None] * np.array([0.0, 0.0, 1.0])).as_matrix()
-    return Plan(
-        stamp_ns=T0,
-        sequence=7,
-        reasoning="Slow down for the pedestrian",
-        token_ids=(1, 2),
-        origins=(TokenOrigin.DELIBERATIVE,) * 2,
-        finish_reason=FinishReason.STOP,
-        positions=np.stack([50 * np.sin(angle), 50 * (1 - np.cos(angle)), 0 * angle], axis=-1),
-        rotations=rotations,
-        speeds=np.linspace(10.0, 0.0, 64),
-        v0=10.0,
-        stage_times=StageTimes(0.0, 0.0, 0.0, 0.0, 0.0),
-        tokens_per_pass=(1,),
-        frames_encoded=4,
-        frames_reused=12,
-    )
-
-
-def a_history() -> EgoHistory:
-    positions = np.stack([np.arange(-15, 1) * 1.0, np.zeros(16), np.zeros(16)], axis=-1)
-    return EgoHistory(positions, np.tile(np.eye(3), (16, 1, 1)), POSE_T0)
+from rsd_planner.plan import Plan
+from rsd_planner.scene.observation import Pose
 
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
     return message_kind(request.param)
-
-
-def xyz(point: Any) -> list[float]:
-    return [point.x, point.y, point.z]
 
 
 def rotations_of(path: Any) -> Rotation:
@@ -103,74 +71,58 @@ def test_quaternions_are_unit_ones(kind: Kind) -> None:
 
 def test_reasoning_text(kind: Kind) -> None:
     types, received = kind
-    plan = replace(a_plan(), reasoning='Yield, "Fußgänger" 行人 ahead')
-    assert received(PlanMessages(types).reasoning_text(plan)).data == 'Yield, "Fußgänger" 行人 ahead'
+    words = 'Yield, "Fußgänger" 行人 ahead'
+    assert received(PlanMessages(types).reasoning_text(words)).data == 'Yield, "Fußgänger" 行人 ahead'
 
 
-def markers_by_namespace(kind: Kind, plan: Plan, **choices: bool) -> dict[str, Any]:
-    types, received = kind
-    array = received(PlanMessages(types).markers(plan, a_history(), "odom", LIFETIME, **choices))
-    assert len({marker.ns for marker in array.markers}) == len(array.markers)
-    return {marker.ns: marker for marker in array.markers}
+TRAJECTORY = {
+    "autoware_planning_msgs/msg/TrajectoryPoint": """
+        builtin_interfaces/Duration time_from_start
+        geometry_msgs/Pose pose
+        float32 longitudinal_velocity_mps
+        float32 lateral_velocity_mps
+        float32 acceleration_mps2
+        float32 heading_rate_rps
+        float32 front_wheel_angle_rad
+        float32 rear_wheel_angle_rad""",
+    "autoware_planning_msgs/msg/Trajectory": """
+        std_msgs/Header header
+        autoware_planning_msgs/TrajectoryPoint[] points""",
+}  # as autoware_msgs declares them
 
 
-def test_markers_share_stamp_frame_and_lifetime(kind: Kind) -> None:
-    markers = markers_by_namespace(kind, a_plan())
-    assert set(markers) == {"path", "ego_history", "reasoning"}
-    for marker in markers.values():
-        assert stamp_ns(marker.header.stamp) == T0
-        assert marker.header.frame_id == "odom"
-        assert stamp_ns(marker.lifetime) == LIFETIME  # a Duration has the same two fields
-        assert marker.action == marker.ADD
-        assert marker.color.a == 1.0
-        assert marker.pose.orientation.w == 1.0
+def trajectory_of(plan: Plan, pose_t0: Pose | None, frame_id: str) -> Any:
+    types = get_typestore(Stores.ROS2_HUMBLE)
+    for name, text in TRAJECTORY.items():
+        types.register(get_types_from_msg(text, name))
+    message = PlanMessages(types.types).trajectory(plan, pose_t0, frame_id)
+    return types.deserialize_cdr(types.serialize_cdr(message, message.__msgtype__), message.__msgtype__)
 
 
-def test_path_marker_begins_at_the_vehicle_and_is_coloured_by_speed(kind: Kind) -> None:
+def test_trajectory_begins_at_the_vehicle_and_goes_through_the_waypoints() -> None:
     plan = a_plan()
-    line = markers_by_namespace(kind, plan)["path"]
-    assert line.type == line.LINE_STRIP
-    assert 0.05 < line.scale.x < 1.0
-    points = np.array([xyz(point) for point in line.points])
-    np.testing.assert_allclose(points[0], POSE_T0.position)
-    np.testing.assert_allclose(points[1:], POSE_T0.position + plan.positions @ POSE_T0.rotation.T, atol=1e-8)
-    colours = np.array([[c.r, c.g, c.b, c.a] for c in line.colors])
-    assert len(colours) == len(points)
-    assert colours[-1] == pytest.approx([1.0, 0.0, 0.0, 1.0])  # standing: red
-    assert (np.diff(colours[1:, 1]) <= 0).all()  # slowing down: less and less green
-    assert (np.diff(colours[1:, 0]) >= 0).all()
+    trajectory = trajectory_of(plan, POSE_T0, "map")
+    assert trajectory.header.frame_id == "map"
+    assert stamp_ns(trajectory.header.stamp) == T0
+    points = trajectory.points
+    assert [stamp_ns(point.time_from_start) for point in points] == [100_000_000 * k for k in range(65)]
+    positions = np.array([xyz(point.pose.position) for point in points])
+    np.testing.assert_allclose(positions[0], POSE_T0.position)
+    np.testing.assert_allclose(positions[1:], POSE_T0.position + plan.positions @ POSE_T0.rotation.T, atol=1e-8)
+    rotations = Rotation.from_quat([[*xyz(p.pose.orientation), p.pose.orientation.w] for p in points])
+    turn = Rotation.from_matrix(POSE_T0.rotation) * Rotation.from_matrix(plan.rotations)
+    assert (turn.inv() * rotations[1:]).magnitude().max() < 1e-7
+    assert (Rotation.from_matrix(POSE_T0.rotation).inv() * rotations[0]).magnitude() < 1e-7
 
 
-def test_history_marker_ends_at_the_vehicle(kind: Kind) -> None:
-    line = markers_by_namespace(kind, a_plan())["ego_history"]
-    points = np.array([xyz(point) for point in line.points])
-    assert points.shape == (16, 3)
-    np.testing.assert_allclose(points[-1], POSE_T0.position)
-    np.testing.assert_allclose(points[0], POSE_T0.position - 15 * POSE_T0.rotation[:, 0], atol=1e-8)
-
-
-def test_reasoning_marker_is_readable_above_the_vehicle(kind: Kind) -> None:
-    words = "Nudge to the left to increase clearance to the construction cones encroaching into the lane"
-    text = markers_by_namespace(kind, replace(a_plan(), reasoning=f"{words}\n[demo weights]"))["reasoning"]
-    assert text.type == text.TEXT_VIEW_FACING
-    assert text.scale.z >= 0.5
-    lines = text.text.splitlines()
-    assert max(map(len, lines)) <= 48
-    assert " ".join(lines[:-1]) == words
-    assert lines[-1] == "[demo weights]"
-    np.testing.assert_allclose(np.array(xyz(text.pose.position)) - POSE_T0.position, [0.0, 0.0, 3.0], atol=1e-8)
-
-
-def test_empty_reasoning_still_has_a_text_to_show(kind: Kind) -> None:
-    assert markers_by_namespace(kind, replace(a_plan(), reasoning=""))["reasoning"].text == "(no reasoning)"
-
-
-def test_markers_in_the_frame_of_the_vehicle(kind: Kind) -> None:
+def test_trajectory_carries_speed_acceleration_and_heading_rate() -> None:
     plan = a_plan()
-    markers = markers_by_namespace(kind, plan, in_ego_frame=True)
-    np.testing.assert_allclose([xyz(p) for p in markers["path"].points[1:]], plan.positions, atol=1e-12)
-    np.testing.assert_allclose([xyz(p) for p in markers["ego_history"].points], a_history().positions, atol=1e-12)
-    assert xyz(markers["reasoning"].pose.position) == [0.0, 0.0, 3.0]
+    points = trajectory_of(plan, None, "base_link").points
+    speeds = [point.longitudinal_velocity_mps for point in points]
+    np.testing.assert_allclose(speeds, [plan.v0, *plan.speeds], rtol=1e-6)
+    np.testing.assert_allclose([p.heading_rate_rps for p in points], 0.2, rtol=1e-5)  # 0.02 rad every 0.1 s
+    np.testing.assert_allclose([p.acceleration_mps2 for p in points[2:]], -10 / 6.3, rtol=1e-4)
+    assert {p.lateral_velocity_mps for p in points} == {0.0}
 
 
 def spoiled(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -186,7 +138,9 @@ def test_what_is_not_finite_never_becomes_a_message(field: str) -> None:
     with pytest.raises(ModelOutputError, match=f"{field} is not finite"):
         messages.path(plan, POSE_T0, "odom")
     with pytest.raises(ModelOutputError, match=f"{field} is not finite"):
-        messages.markers(plan, a_history(), "odom", LIFETIME)
+        PlanMarkers(message_kind("rosbags_jazzy")[0]).of(plan, a_history(), "odom", LIFETIME)
+    with pytest.raises(ModelOutputError, match=f"{field} is not finite"):
+        messages.trajectory(plan, POSE_T0, "odom")
 
 
 def test_an_empty_path_never_becomes_a_message() -> None:
@@ -195,4 +149,4 @@ def test_an_empty_path_never_becomes_a_message() -> None:
     with pytest.raises(ModelOutputError, match="no positions"):
         messages.path(plan, None, "base_link")
     with pytest.raises(ModelOutputError, match="no positions"):
-        messages.markers(plan, a_history(), "odom", LIFETIME)
+        PlanMarkers(message_kind("rosbags_jazzy")[0]).of(plan, a_history(), "odom", LIFETIME)

@@ -1,17 +1,19 @@
 """From messages to plans on real DDS: what is published, and what is withheld for which reason."""
 
 import shutil
+import time
 from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from rclpy.qos import ReliabilityPolicy
-from ros_peer import CONFIGURE, MODEL, PLANNER, SPEED_MPS, STEP_NS, jpeg, nanoseconds, position_at
+from ros_peer import CONFIGURE, DEACTIVATE, MODEL, PLANNER, SPEED_MPS, STEP_NS, jpeg, nanoseconds, position_at
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import String
+from visualization_msgs.msg import Marker
 
-from rsd_planner.ros.worker import load_planner
+from rsd_planner.worker.server import load_planner
 
 
 def test_a_plan_goes_out_on_every_output_stamped_t0(make_node, peer):
@@ -258,6 +260,56 @@ def test_without_its_message_package_the_reasoning_goes_out_as_text_and_diagnost
     assert peer.node.count_publishers(f"{PLANNER}/output/reasoning") == int(installed)
 
 
+def test_the_markers_are_taken_away_on_deactivate(make_node, peer):
+    make_node()
+    peer.activate()
+    t0 = peer.drive()
+    peer.until(lambda: t0 in peer.stamps() and len(peer.markers) == len(peer.paths))
+    assert peer.transition(DEACTIVATE)
+    peer.until(lambda: [marker.action for marker in peer.markers[-1].markers] == [Marker.DELETEALL])
+    peer.drive()
+    peer.spin_for(0.5)
+    assert peer.markers[-1].markers[0].action == Marker.DELETEALL
+
+
+def test_markers_outlive_the_time_to_the_next_plan(make_node, peer):
+    make_node()
+    peer.activate()
+    begun = time.time_ns()
+    for t0 in (peer.drive(to_ns=begun + k * 20 * STEP_NS) for k in range(3)):
+        peer.until(lambda t0=t0: t0 in peer.stamps())
+    peer.until(lambda: len(peer.markers) == len(peer.paths))
+    lifetimes = {nanoseconds(marker.lifetime) for marker in peer.markers[-1].markers}
+    periods = np.diff(peer.stamps())[-5:]
+    assert lifetimes == {min(max(3 * int(np.median(periods)), 10**9), 10**10)}
+
+
+@pytest.mark.skipif(find_spec("autoware_planning_msgs") is not None, reason="autoware_planning_msgs is installed")
+def test_a_trajectory_without_its_message_package_fails_configure_and_says_so(make_node, peer):
+    make_node(publish_trajectory=True)
+    assert not peer.transition(CONFIGURE)
+    peer.until(lambda: "parameter 'publish_trajectory': found true" in peer.message("model"))
+    assert "message type autoware_planning_msgs/msg/Trajectory is not installed" in peer.message("model")
+    assert peer.set_parameter("publish_trajectory", False).successful
+    assert peer.transition(CONFIGURE)
+
+
+def test_a_trajectory_goes_out_beside_the_path(make_node, peer):
+    messages = pytest.importorskip("autoware_planning_msgs.msg", reason="autoware_planning_msgs is not built here")
+    received = []
+    peer.node.create_subscription(messages.Trajectory, f"{PLANNER}/output/trajectory", received.append, 10)
+    make_node(publish_trajectory=True)
+    peer.activate()
+    t0 = peer.drive()
+    peer.until(lambda: received and t0 in peer.stamps() and nanoseconds(received[-1].header.stamp) == t0)
+    points, poses = received[-1].points, peer.paths[-1].poses
+    assert received[-1].header.frame_id == "odom"
+    assert [nanoseconds(point.time_from_start) for point in points] == [STEP_NS * k for k in range(65)]
+    assert points[0].pose.position.x == pytest.approx(position_at(t0))
+    assert [point.pose.position.x for point in points[1:]] == [pose.pose.position.x for pose in poses]
+    assert points[0].longitudinal_velocity_mps == pytest.approx(SPEED_MPS, abs=0.5)
+
+
 def test_the_typed_reasoning_belongs_to_the_path_of_the_same_stamp(make_node, peer):
     messages = pytest.importorskip("rsd_planner_msgs.msg", reason="rsd_planner_msgs is not built in this environment")
     received = []
@@ -310,10 +362,10 @@ def test_a_draft_that_does_not_fit_is_refused_or_left_aside_and_diagnostics_say_
 def _changed(change):
     """The golden model with `change(plan, observation)` in place of its `plan`."""
 
-    def load(parameters):
-        planner = load_planner(parameters)
+    def load(request, progress):
+        planner = load_planner(request, progress)
         plan = planner.plan
-        planner.plan = lambda observation: change(plan, observation)
+        planner.plan = lambda observation, **_: change(plan, observation)
         return planner
 
     return load
