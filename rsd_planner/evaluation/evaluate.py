@@ -26,8 +26,8 @@ from rsd_planner.evaluation.topics import Inputs, resolve
 from rsd_planner.messages.images import decode_image
 from rsd_planner.messages.odometry import read_odometry
 from rsd_planner.messages.stamps import stamp_ns
-from rsd_planner.plan_checks import withhold_reason
 from rsd_planner.model_info import ModelInfo
+from rsd_planner.plan_checks import withhold_reason
 from rsd_planner.planner import Planner, PlannerSettings
 from rsd_planner.scene.observation import STEP_NS, Observation
 from rsd_planner.scene.scene import Scene, Skip, SkipReason

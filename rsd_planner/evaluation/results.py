@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from rsd_planner.evaluation.metrics import Displacements, RecordedTrack, constant_velocity, displacements
 from rsd_planner.evaluation.topics import Inputs
-from rsd_planner.plan import Plan, StageTimes
 from rsd_planner.model_info import ModelInfo
+from rsd_planner.plan import Plan, StageTimes
 from rsd_planner.planner import PlannerSettings
 from rsd_planner.scene.observation import Observation, Pose, RgbImage
 

@@ -23,12 +23,14 @@ class Diagnostics:
 
     Attributes:
         configure_error: Why the last attempt to configure failed, "" if it did not.
+        configuring: How far an attempt under way has come, "" if there is none.
     """
 
     def __init__(self, node: Node, session: Callable[[], PlanningSession | None]) -> None:
         self._node = node
         self._session = session
         self.configure_error = ""
+        self.configuring = ""
         self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
         # Steady: also without a /clock there is something to say.
         node.create_timer(PERIOD_S, self.publish, clock=Clock(clock_type=ClockType.STEADY_TIME))
@@ -39,7 +41,7 @@ class Diagnostics:
         if session is None:
             statuses = [self._unconfigured()]
         else:
-            session.watch_inputs()
+            session.watch()
             statuses = [
                 self._status("inputs", *_inputs(session)),
                 self._status("inference", *_inference(session)),
@@ -51,6 +53,8 @@ class Diagnostics:
         self._publisher.publish(message)
 
     def _unconfigured(self) -> DiagnosticStatus:
+        if self.configuring:
+            return self._status("model", WARN, f"configuring: {self.configuring}", {})
         if self.configure_error:
             return self._status("model", ERROR, f"not configured: {self.configure_error}", {})
         return self._status("model", WARN, "not configured", {})

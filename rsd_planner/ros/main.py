@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import traceback
 from typing import TYPE_CHECKING
 
-from rsd_planner.ros.process import start_rclpy, stop_on_signals
+from rsd_planner.ros.process import spin_once, start_rclpy, stop_on_signals
 
 if TYPE_CHECKING:
     from rclpy.executors import Executor
@@ -48,10 +47,7 @@ def main() -> None:
 
 def spin(executor: Executor, node: PlannerNode, finished: threading.Event) -> None:
     while not finished.is_set():
-        try:
-            executor.spin_once()
-        except Exception:  # of a callback: reported, and the node lives on
-            node.get_logger().error(f"unhandled exception in a callback:\n{traceback.format_exc()}")
+        spin_once(executor, node)
 
 
 def _finish(node: PlannerNode, finished: threading.Event) -> None:

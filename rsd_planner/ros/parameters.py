@@ -15,6 +15,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from rsd_planner.errors import ParameterError
+from rsd_planner.worker.wire import LoadRequest
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,22 @@ SPECIFICATIONS: Mapping[str, Specification] = {
         "(its child_frame_id, base_link if that is empty).",
         choices=("odom", "base_link"),
     ),
+    "publish_trajectory": Specification(
+        False, "Whether the plan also goes out as autoware_planning_msgs/Trajectory, which must be installed then."
+    ),
     "max_odometry_gap": Specification(0.2, "Longest hole in the odometry that is interpolated, s.", (0.01, 1.0)),
     "max_input_age": Specification(
         1.0, "An observation whose t0 is further than this from the node's clock is not planned on, s.", (0.05, 60.0)
+    ),
+    "worker": Specification(
+        "process",
+        "Where the model runs: in a process of its own, or in a thread of the node's for debugging.",
+        choices=("process", "thread"),
+    ),
+    "model_python": Specification(
+        "",
+        "Python interpreter of the worker process, with PyTorch and what else is in requirements.txt; empty = the "
+        "node's own.",
     ),
     "autostart": Specification(False, "Configure and activate by itself at start-up, without a lifecycle manager."),
 }
@@ -116,13 +130,36 @@ class NodeParameters:
     cameras: Mapping[str, int]  # name -> standard id, reference camera first
     image_transport: str
     output_frame: str
+    publish_trajectory: bool
     max_odometry_gap: float  # s
     max_input_age: float  # s
+    worker: str
+    model_python: str
 
     @property
     def reference_camera(self) -> str:
         """Name of the camera whose stamps become t0."""
         return next(iter(self.cameras))
+
+    @property
+    def load_request(self) -> LoadRequest:
+        """What the worker is to load."""
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings["reasoning_deadline_s"] = self.reasoning_deadline or None
+        settings["verify_length"] = self.verify_length or None
+        return LoadRequest(self.model, settings, tuple(self.cameras.values()))
+
+
+_SETTINGS = (  # those the planner has under the same name
+    "device",
+    "dtype",
+    "temperature",
+    "top_p",
+    "max_reasoning_tokens",
+    "memory_ticks",
+    "allow_plain_decoding",
+    "seed",
+)
 
 
 class ParameterServer:
@@ -211,8 +248,11 @@ _AS_DECLARED = (
     "seed",
     "image_transport",
     "output_frame",
+    "publish_trajectory",
     "max_odometry_gap",
     "max_input_age",
+    "worker",
+    "model_python",
 )
 
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import traceback
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from rclpy.executors import Executor
+    from rclpy.node import Node
 
 
 def stop_on_signals() -> threading.Event:
@@ -36,6 +41,14 @@ def start_rclpy(arguments: list[str]) -> list[str]:
         fail(error)
     others: list[str] = remove_ros_args(arguments)[1:]
     return others
+
+
+def spin_once(executor: Executor, node: Node, timeout_s: float | None = None) -> None:
+    """Run one callback; what it raises is logged, and the node lives on."""
+    try:
+        executor.spin_once(timeout_s)
+    except Exception:
+        node.get_logger().error(f"unhandled exception in a callback:\n{traceback.format_exc()}")
 
 
 def fail(error: object) -> NoReturn:

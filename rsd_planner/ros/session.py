@@ -1,13 +1,13 @@
 """From configure to cleanup: inputs become observations, observations become plans, plans are published or withheld.
 
-Everything here runs in the executor's one thread; only the model runs elsewhere (worker.py).
+Everything here runs in the executor's one thread; only the model runs elsewhere (rsd_planner/worker/).
 """
 
 from __future__ import annotations
 
 import time
-import traceback
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rclpy.clock import JumpThreshold, TimeJump
@@ -15,21 +15,29 @@ from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNode
 from std_srvs.srv import Trigger
 
-from rsd_planner.errors import ImageError, ModelOutputError, PlannerError
+from rsd_planner.errors import ImageError, ModelOutputError, PlannerError, WorkerError
 from rsd_planner.plan_checks import withhold_reason
 from rsd_planner.ros.inputs import Inputs
 from rsd_planner.ros.parameters import NodeParameters
 from rsd_planner.ros.plan_statistics import PlanStatistics, Withheld
 from rsd_planner.ros.publishers import PlanPublishers
 from rsd_planner.ros.stream import describe_troubles
-from rsd_planner.ros.worker import Job, Outcome, PlanningWorker
 from rsd_planner.scene.scene import Skip
+from rsd_planner.worker.client import Job, Outcome, PlanningWorker
+from rsd_planner.worker.wire import UnexpectedError
 
 if TYPE_CHECKING:
     from rsd_planner.model_info import ModelInfo
 
 LOG_PERIOD_S = 5.0
 HISTORY_S = 1.5  # of odometry that a plan needs
+
+_FAILURES = {  # the most special first
+    ImageError: "undecodable_image",
+    ModelOutputError: "model_output",
+    WorkerError: "worker_lost",
+    PlannerError: "planner_error",
+}
 
 
 class PlanningSession:
@@ -50,20 +58,22 @@ class PlanningSession:
         self._node = node
         self._logger = node.get_logger()
         self._max_input_age_s = parameters.max_input_age
-        self._worker = worker
+        self.worker = worker
         self.parameters = parameters
         self.model = model
         self.statistics = PlanStatistics()
         self.active = False
         self.stalled: Withheld | None = None  # why no plan can be made at present
         self._generation = 0
+        self._sequence = 0  # of the newest observation that was planned on
         self._last_t0_ns: int | None = None
         self._waiting = False  # a reference frame has come for which there is no plan yet
         self._last_skip: Withheld | None = None
         self._idle_since = time.monotonic()
         self._last_log: tuple[str, float] = ("", 0.0)
+        self._lost = ""  # why there is no worker, as last logged
         with ExitStack() as resources:
-            self.publishers = PlanPublishers(node, parameters.output_frame, model.notice)
+            self.publishers = PlanPublishers(node, parameters, model.notice)
             resources.callback(self.publishers.close)
             self.inputs = Inputs(node, parameters, self._on_data)
             resources.callback(self.inputs.close)
@@ -81,6 +91,8 @@ class PlanningSession:
 
     def deactivate(self) -> None:
         """Stop planning; what is under way will not be published. Inputs are still taken in."""
+        if self.active:
+            self.publishers.clear_markers()
         self.active = False
         self._forget_plans()
 
@@ -91,33 +103,55 @@ class PlanningSession:
 
     def close(self, timeout_s: float) -> bool:
         """Release everything; False if the worker is still busy after `timeout_s`."""
-        self.active = False
+        self.deactivate()
         self._resources.close()
-        return self._worker.close(timeout_s)
+        return self.worker.close(timeout_s)
 
-    def take_outcome(self) -> None:
+    def on_worker_news(self) -> None:
         """Publish or withhold what the worker has made, and give it the newest observation."""
-        outcome = self._worker.take()
-        if outcome is None:
-            return
-        if outcome.job.generation != self._generation:
-            self.statistics.outdated += 1
-        else:
-            withheld = self._publish(outcome)
-            if withheld is not None:
-                self._withhold(withheld)
+        outcome = self.worker.update()
+        partial = self.worker.take_partial()
+        if partial is not None and partial.job.generation == self._generation:
+            self.publishers.publish_partial(partial)
+        if outcome is not None:
+            self._take(outcome)
+        self._look_after_worker()
         self._plan_newest()
 
-    def watch_inputs(self) -> None:
-        """Find out whether plans have stopped for want of inputs; called about once a second."""
+    def watch(self) -> None:
+        """Find out whether plans have stopped for want of inputs or of a worker; called about once a second."""
+        self._look_after_worker()
         idle_s = time.monotonic() - self._idle_since
-        if not self.active or self._worker.busy or idle_s <= self._max_input_age_s:
+        if not self.active or self.worker.busy_s is not None or idle_s <= self._max_input_age_s:
             return
-        found = self._explain_silence() or self._last_skip or Withheld("no_images", "nothing new to plan on")
+        if self.worker.ready:
+            found = self._explain_silence() or self._last_skip or Withheld("no_images", "nothing new to plan on")
+        else:
+            found = self._worker_lost()
         if self.stalled is None or self.stalled.reason != found.reason:
             self._withhold(found)
         self.stalled = found
         self._log(found)
+
+    def _take(self, outcome: Outcome) -> None:
+        if outcome.job.generation != self._generation:
+            self.statistics.outdated += 1
+            return
+        withheld = self._publish(outcome)
+        if withheld is not None:
+            self._withhold(withheld)
+
+    def _look_after_worker(self) -> None:
+        """Have a worker that has died started again."""
+        if self.worker.lost and self.worker.lost != self._lost:
+            self._logger.error(f"{self.worker.lost}; it is started again")
+        elif self._lost and not self.worker.lost:
+            self._logger.info("the worker is back")
+        self._lost = self.worker.lost
+        self.worker.revive()
+
+    def _worker_lost(self) -> Withheld:
+        return Withheld("worker_lost", f"{self.worker.lost}; started again, {self.worker.progress}")
 
     def _on_data(self, reference: bool) -> None:
         if self.inputs.scene.resets != self._scene_resets:
@@ -131,7 +165,10 @@ class PlanningSession:
 
     def _plan_newest(self) -> None:
         """Hand the newest observation to the worker, once per t0."""
-        if not self.active or not self._waiting or self._worker.busy:
+        if not self.active or not self._waiting or self.worker.busy_s is not None:
+            return
+        if not self.worker.ready:
+            self._last_skip = self._worker_lost()
             return
         observed = self.inputs.scene.observe(self.inputs.route if self.model.takes_route else None)
         if isinstance(observed, Skip):
@@ -152,14 +189,15 @@ class PlanningSession:
             self.stalled = None
         self._last_skip = None
         self._idle_since = time.monotonic()
-        self._worker.submit(
-            Job(observed, self._generation, self.inputs.odometry_frame_id, self.inputs.vehicle_frame_id)
+        self._sequence += 1
+        self.worker.submit(
+            Job(observed, self._sequence, self._generation, self.inputs.odometry_frame_id, self.inputs.vehicle_frame_id)
         )
 
     def _publish(self, outcome: Outcome) -> Withheld | None:
         if isinstance(outcome.result, Exception):
             return self._describe_failure(outcome.result)
-        plan = outcome.result
+        plan = replace(outcome.result, sequence=outcome.job.sequence)
         refused = withhold_reason(plan)
         if refused is not None:
             reason, _, detail = refused.partition(": ")
@@ -170,14 +208,12 @@ class PlanningSession:
         return None
 
     def _describe_failure(self, error: Exception) -> Withheld:
-        if isinstance(error, ImageError):
-            return Withheld("undecodable_image", str(error))
-        if isinstance(error, ModelOutputError):
-            return Withheld("model_output", str(error))
-        if isinstance(error, PlannerError):
-            return Withheld("planner_error", str(error))
-        self._logger.error("".join(traceback.format_exception(type(error), error, error.__traceback__)))
-        return Withheld("internal_error", f"{type(error).__name__}: {error}")
+        if isinstance(error, UnexpectedError):
+            self._logger.error(f"the model failed:\n{error.trace}")
+        for kind, reason in _FAILURES.items():
+            if isinstance(error, kind):
+                return Withheld(reason, str(error))
+        return Withheld("internal_error", str(error))
 
     def _compare_with_clock(self, t0_ns: int) -> Withheld | None:
         now_ns = self.now_ns()
@@ -213,7 +249,7 @@ class PlanningSession:
         return Withheld("cameras_out_of_sync", f"camera {slowest} is {behind_s[slowest]:.3f} s behind the newest frame")
 
     def _count_passed_over(self) -> None:
-        if self._worker.busy:
+        if self.worker.busy_s is not None:
             self.statistics.busy += 1
         elif self._last_skip is not None:
             self.statistics.withheld[self._last_skip.reason] += 1

@@ -28,6 +28,7 @@ DEFAULTS = {
     "cameras": ["front"],
     "camera_ids": [1],
     "max_input_age": 60.0,
+    "worker": "thread",  # starts within a second
 }
 
 MakeNode = Callable[..., PlannerNode]

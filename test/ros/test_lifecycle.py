@@ -4,7 +4,7 @@ import threading
 
 from ros_peer import ACTIVATE, CLEANUP, CONFIGURE, DEACTIVATE, MODEL
 
-from rsd_planner.ros.worker import load_planner
+from rsd_planner.worker.server import load_planner
 
 
 def test_configure_fails_with_a_reason_and_succeeds_once_the_parameter_is_fixed(make_node, peer):
@@ -28,11 +28,11 @@ def test_cameras_the_model_was_not_trained_for_are_refused_by_name(make_node, pe
 def test_an_unexpected_error_while_loading_leaves_the_node_unconfigured_and_usable(make_node, peer):
     attempts = []
 
-    def load(parameters):
-        attempts.append(parameters)
+    def load(request, progress):
+        attempts.append(request)
         if len(attempts) == 1:
             raise RuntimeError("out of memory")
-        return load_planner(parameters)
+        return load_planner(request, progress)
 
     make_node(load)
     assert not peer.transition(CONFIGURE)
@@ -137,14 +137,14 @@ def test_cycles_leave_nothing_behind(make_node, peer):
 def _held_up(planning, go_on):
     """The golden model, whose first plan waits for a sign."""
 
-    def load(parameters):
-        planner = load_planner(parameters)
+    def load(request, progress):
+        planner = load_planner(request, progress)
         plan = planner.plan
 
-        def first_waits(observation):
+        def first_waits(observation, **options):
             planning.set()
             assert go_on.wait(30)
-            return plan(observation)
+            return plan(observation, **options)
 
         planner.plan = first_waits
         return planner
