@@ -1,8 +1,14 @@
 """launch_ros is in no wheel: what launch and configuration files mention is checked against what exists."""
 
 import ast
+import os
 import re
+import runpy
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import rclpy
@@ -10,12 +16,20 @@ import yaml
 from rclpy.node import Node
 from ros_peer import MODEL
 
+from rsd_planner.ros import publishers
 from rsd_planner.ros.parameters import SPECIFICATIONS, ParameterServer
 
 ROOT = Path(__file__).parents[2]
+LAUNCH_FILES = sorted((ROOT / "launch").glob("*.launch.py"))
 LAUNCH = ROOT / "launch" / "planner.launch.py"
-TREE = ast.parse(LAUNCH.read_text(), str(LAUNCH))
-OUTPUTS = {"/rsd_planner/output/path", "/rsd_planner/output/markers", "/rsd_planner/output/reasoning_text"}
+TREES = {path.name: ast.parse(path.read_text(), str(path)) for path in LAUNCH_FILES}
+TREE = TREES[LAUNCH.name]
+CPU = ROOT / "config" / "replay.yaml"  # planner.yaml wants a GPU
+ARGUMENTS = {
+    "planner.launch.py": {"model", "params_file", "namespace", "use_sim_time", "log_level"},
+    "replay.launch.py": {"bag", "model", "params_file", "qos_file", "namespace", "rate", "rviz", "log_level"},
+}
+OUTPUTS = {f"/rsd_planner/{topic.removeprefix('~/')}" for topic in publishers.OUTPUTS}
 
 
 def constants() -> dict[str, object]:
@@ -26,8 +40,8 @@ def constants() -> dict[str, object]:
     return namespace
 
 
-def calls(name: str) -> list[ast.Call]:
-    return [node for node in ast.walk(TREE) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name]
+def calls(name: str, tree: ast.Module = TREE) -> list[ast.Call]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name]
 
 
 def keywords(call: ast.Call) -> dict[str, ast.expr]:
@@ -46,10 +60,45 @@ def test_executable_and_node_name_are_the_packages_own():
     assert f"scripts/{given['executable']}" in (ROOT / "setup.py").read_text()  # installed to lib/rsd_planner
 
 
-def test_arguments_used_are_declared_and_the_other_way_round():
-    declared = {call.args[0].value for call in calls("DeclareLaunchArgument")}
-    used = {call.args[0].value for call in calls("LaunchConfiguration")}
-    assert declared == used == {"model", "params_file", "namespace", "use_sim_time", "log_level"}
+@pytest.mark.parametrize("name", TREES)
+def test_arguments_used_are_declared_and_the_other_way_round(name):
+    declared = {call.args[0].value for call in calls("DeclareLaunchArgument", TREES[name])}
+    used = {call.args[0].value for call in calls("LaunchConfiguration", TREES[name])}
+    assert declared == used == ARGUMENTS[name]
+    (function,) = [node for node in TREES[name].body if getattr(node, "name", "") == "generate_launch_description"]
+    documented = re.fullmatch(r"Arguments: (.+)\.", ast.get_docstring(function))
+    assert set(documented[1].split(", ")) == declared
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_launch_files_compile_and_import_only_what_the_manifest_names(name):
+    compile(TREES[name], name, "exec")
+    modules = {
+        (node.module or "").split(".")[0] for node in ast.walk(TREES[name]) if isinstance(node, ast.ImportFrom)
+    } - sys.stdlib_module_names
+    needed = {depend.text for depend in ElementTree.parse(ROOT / "package.xml").iter("exec_depend")}
+    assert modules <= {*needed, "ament_index_python"}  # launch_ros brings ament_index_python
+
+
+def test_replay_hands_the_planner_arguments_it_has():
+    (include,) = calls("IncludeLaunchDescription", TREES["replay.launch.py"])
+    given = {key.value for key in keywords(include)["launch_arguments"].func.value.keys}
+    assert given == ARGUMENTS["planner.launch.py"]
+
+
+def test_replay_plays_with_clock_once_the_node_is_active_and_only_once():
+    (handler,) = calls("OnStateTransition", TREES["replay.launch.py"])
+    given = keywords(handler)
+    assert given["goal_state"].value == "active"
+    assert given["handle_once"].value is True
+    words = {node.value for node in ast.walk(TREES["replay.launch.py"]) if isinstance(node, ast.Constant)}
+    assert {"ros2", "bag", "play", "--clock", "--rate", "--delay", "--qos-profile-overrides-path"} <= words
+
+
+def test_activate_waits_for_the_end_of_configure():
+    (handler,) = calls("OnStateTransition")
+    given = {name: value.value for name, value in keywords(handler).items() if isinstance(value, ast.Constant)}
+    assert given == {"start_state": "configuring", "goal_state": "inactive"}
 
 
 def test_parameters_set_by_the_launch_file_exist():
@@ -60,12 +109,74 @@ def test_parameters_set_by_the_launch_file_exist():
     assert names <= {*SPECIFICATIONS, "use_sim_time"}
 
 
-def test_files_mentioned_exist_and_are_installed():
-    names = re.findall(r"[\w.]+\.yaml", LAUNCH.read_text())
-    assert "planner.yaml" in names
-    for name in {"planner.yaml", "replay.yaml", "rsd_planner.rviz"}:
-        assert (ROOT / "config" / name).is_file()
-    assert "config" in (ROOT / "setup.py").read_text()
+@pytest.mark.parametrize("name", TREES)
+def test_files_mentioned_exist_and_are_installed(name):
+    mentioned = {
+        node.value for node in ast.walk(TREES[name]) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    files = {value for value in mentioned if re.fullmatch(r"[\w.]+\.(yaml|rviz|launch\.py)", value)}
+    assert (
+        files
+        == {
+            "planner.launch.py": {"planner.yaml"},
+            "replay.launch.py": {"replay.yaml", "replay_qos.yaml", "rsd_planner.rviz", "planner.launch.py"},
+        }[name]
+    )
+    for file in files:
+        assert (ROOT / ("launch" if file.endswith(".py") else "config") / file).is_file()
+    setup = (ROOT / "setup.py").read_text()
+    assert "config" in setup
+    assert "launch" in setup
+
+
+def test_the_player_is_told_to_be_reliable_wherever_the_node_asks_for_it():
+    played = yaml.safe_load((ROOT / "config" / "replay_qos.yaml").read_text())
+    asked = yaml.safe_load((ROOT / "config" / "replay.yaml").read_text())["/**"]["ros__parameters"]["qos_overrides"]
+    assert asked.keys() <= played.keys() == set(REMAPPINGS.values())
+    for profile in played.values():
+        assert profile.keys() == {"reliability", "history", "depth", "durability"}
+        assert profile["reliability"] == "reliable"
+        assert profile["durability"] == "volatile"
+
+
+def test_the_fast_dds_profile_is_loaded_and_makes_a_large_segment(tmp_path):
+    script = tmp_path / "segments.py"
+    script.write_text(
+        "import pathlib, rclpy\n"
+        "def sizes(): return {p.name: p.stat().st_size for p in pathlib.Path('/dev/shm').glob('fastdds_*')}\n"
+        "before = sizes(); rclpy.init(); node = rclpy.create_node('camera')\n"
+        "print(max(size for name, size in sizes().items() if name not in before))\n"
+        "node.destroy_node(); rclpy.shutdown()\n"
+    )
+    profile = str(ROOT / "config" / "fastdds_large_images.xml")
+    names = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
+    environment = {**os.environ, **dict.fromkeys(names, profile)}
+    ended = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
+    assert int(ended.stdout) >= 64 * 2**20
+    assert "XML" not in ended.stderr
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_launch_files_give_a_description_where_launch_ros_is_installed(name, tmp_path, monkeypatch):
+    pytest.importorskip("launch_ros", reason="launch_ros is in no wheel: it comes with a ROS installation")
+    description = runpy.run_path(str(ROOT / "launch" / name))["generate_launch_description"]()
+    declared = {argument.name for argument in description.get_launch_arguments()}
+    assert ARGUMENTS[name] <= declared
+
+
+def test_the_launched_node_becomes_active_where_launch_ros_is_installed(peer, tmp_path):
+    pytest.importorskip("launch_ros", reason="launch_ros is in no wheel: it comes with a ROS installation")
+    with (tmp_path / "launch.log").open("w") as log:
+        launched = subprocess.Popen(
+            ["ros2", "launch", "rsd_planner", "planner.launch.py", f"model:={MODEL}", f"params_file:={CPU}"],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            peer.until(lambda: peer.state() == "active", timeout_s=120)
+        finally:
+            launched.send_signal(signal.SIGINT)
+            launched.wait(30)
 
 
 def test_remapped_names_are_those_the_node_subscribes_to(make_node, peer):
