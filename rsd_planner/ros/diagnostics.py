@@ -9,6 +9,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
+from rsd_planner.plan import FinishReason
 from rsd_planner.ros.session import PlanningSession
 from rsd_planner.ros.stream import Stream, Trouble, describe_troubles
 
@@ -119,6 +120,7 @@ def _inference(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]
         "plans": statistics.plans,
         "passed over while busy": statistics.busy,
         "outdated": statistics.outdated,
+        "closed by the deadline": statistics.deadlines,
     }
     values.update({f"withheld: {reason}": count for reason, count in sorted(statistics.withheld.items())})
     values.update(_percentiles("inference", statistics.inference_s))
@@ -131,9 +133,14 @@ def _inference(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]
         values["last withheld"] = f"{statistics.last_withheld.reason}: {statistics.last_withheld.detail}"
     if not session.active:
         return OK, "inactive", values
+    busy_s = session.worker.busy_s or 0.0
+    if busy_s > session.parameters.max_input_age:
+        return WARN, f"the model has been at work on one plan for {busy_s:.1f} s", values
     if statistics.last_withheld is not None:
-        level = ERROR if statistics.last_withheld.reason == "internal_error" else WARN
+        level = ERROR if statistics.last_withheld.reason in ("internal_error", "worker_lost") else WARN
         return level, f"plan withheld: {statistics.last_withheld.reason}", values
+    if statistics.last_plan is not None and statistics.last_plan.finish_reason is FinishReason.DEADLINE:
+        return WARN, "the reasoning of the last plan was closed by the deadline", values
     return OK, "planning" if statistics.plans else "no plan yet", values
 
 
@@ -153,6 +160,8 @@ def _model(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]:
         "dtype": model.dtype,
         "parameters": model.parameters,
         "draft": model.draft or "none",
+        "worker": "thread" if session.worker.pid is None else f"process {session.worker.pid}",
+        "worker restarts": session.worker.restarts,
         "typed reasoning": "published" if session.publishers.typed else "rsd_planner_msgs is not installed",
     }
     frames = statistics.frames_encoded + statistics.frames_reused
@@ -167,6 +176,8 @@ def _model(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]:
         values["draft not used"] = model.draft_refused
     if model.notice:
         values["notice"] = model.notice
+    if session.worker.lost:
+        return ERROR, f"{session.worker.lost}; started again, {session.worker.progress}", values
     if model.draft_refused:
         return WARN, f"{model.name}: decoding without a draft, the model directory's does not fit", values
     if model.notice:

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rsd_planner.plan import Plan
+from rsd_planner.plan import FinishReason, Plan
 
 WINDOW = 100  # plans that percentiles and means are taken over
 
@@ -25,6 +25,7 @@ class PlanStatistics:
     plans: int = 0  # published
     busy: int = 0  # frames of the reference camera that passed while the worker was planning
     outdated: int = 0  # results from before a reset, a deactivation or a time jump
+    deadlines: int = 0  # plans whose reasoning was closed by the deadline
     withheld: Counter[str] = field(default_factory=Counter)  # by reason
     last_withheld: Withheld | None = None
     last_plan: Plan | None = None
@@ -40,6 +41,7 @@ class PlanStatistics:
         """Note a plan that went out."""
         self.plans += 1
         self.last_plan = plan
+        self.deadlines += plan.finish_reason is FinishReason.DEADLINE
         self.last_withheld = None
         self.inference_s.append(seconds)
         self.latency_s.append(latency_s)

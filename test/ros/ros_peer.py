@@ -14,6 +14,7 @@ from rcl_interfaces.srv import GetParameters, SetParameters
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import Parameter, parameter_value_to_python
+from rclpy.task import Future
 from sensor_msgs.msg import CompressedImage
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
@@ -84,6 +85,13 @@ class Peer:
         request = ChangeState.Request()
         request.transition.id = transition_id
         return self.call(self._transitions, request).success
+
+    def begin_transition(self, transition_id: int) -> Future:
+        """Ask for a transition and do not wait for it."""
+        request = ChangeState.Request()
+        request.transition.id = transition_id
+        self.until(self._transitions.service_is_ready)
+        return self._transitions.call_async(request)
 
     def state(self) -> str:
         return self.call(self._states, GetState.Request()).current_state.label
