@@ -95,12 +95,12 @@ def pedestrian(clothes: Colour, stride: float, walking: bool) -> Mesh:
     """A person facing x, a rucksack on the back; `stride` in metres walked moves the legs."""
     mesh = Mesh()
     swing = 0.30 * np.sin(stride / 0.75 * np.pi) if walking else 0.0
-    for side, forward in ((0.11, swing), (-0.11, -swing)):
-        mesh.box((forward, side, 0.0), (0.20, 0.17, 0.86), _TROUSERS)
-        mesh.box((-forward * 0.9, side * 2.5, 0.82), (0.14, 0.12, 0.58), clothes)
-    mesh.box((0.0, 0.0, 0.82), (0.28, 0.46, 0.64), clothes)
-    mesh.box((-0.24, 0.0, 0.98), (0.22, 0.36, 0.46), (0.05, 0.05, 0.06))
-    mesh.box((0.03, 0.0, 1.48), (0.24, 0.22, 0.27), _SKIN)
+    for side, forward in ((0.12, swing), (-0.12, -swing)):
+        mesh.box((forward, side, 0.0), (0.22, 0.19, 0.9), _TROUSERS)
+        mesh.box((-forward * 0.9, side * 2.5, 0.86), (0.16, 0.14, 0.62), clothes)
+    mesh.box((0.0, 0.0, 0.86), (0.34, 0.5, 0.7), clothes)
+    mesh.box((-0.28, 0.0, 1.02), (0.24, 0.38, 0.5), (0.05, 0.05, 0.06))
+    mesh.box((0.03, 0.0, 1.57), (0.26, 0.24, 0.28), _SKIN)
     return mesh
 
 

@@ -65,6 +65,16 @@ def _batch(data: Dataset, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor, T
     return pixels, causes, torch.from_numpy(data.columns["distance"][indices].astype(np.float32))
 
 
+def _exposed(images: Tensor, rng: np.random.Generator) -> Tensor:
+    """Every sample at another exposure and white balance, the same for its four frames."""
+    count = len(images)
+    gain = rng.uniform(0.7, 1.3, (count, 1, 1)) * rng.uniform(0.88, 1.12, (count, 1, 3))
+    shift = rng.uniform(-0.15, 0.15, (count, 1, 1))
+    per_channel = np.tile(gain, (1, FRAMES, 1)).reshape(count, 3 * FRAMES, 1, 1)
+    moved = (images + 1.0) * torch.from_numpy(per_channel).float() - 1.0 + torch.from_numpy(shift[..., None]).float()
+    return moved.clamp(-1.0, 1.0)
+
+
 def train(data: Dataset, epochs: int, seed: int = 0) -> CauseNet:
     """Fit to a dataset; one line per epoch on stdout."""
     torch.manual_seed(seed)
@@ -78,8 +88,7 @@ def train(data: Dataset, epochs: int, seed: int = 0) -> CauseNet:
         order = rng.permutation(len(data))[: len(data) // _BATCH * _BATCH]
         for indices in order.reshape(-1, _BATCH):
             images, causes, distances = _batch(data, indices)
-            images = images * float(rng.uniform(0.85, 1.15)) + float(rng.uniform(-0.1, 0.1))
-            logits, log_distance = network(images)
+            logits, log_distance = network(_exposed(images, rng))
             known = distances > 0
             loss = nn.functional.cross_entropy(logits, causes, label_smoothing=0.05)
             if known.any():
@@ -88,7 +97,7 @@ def train(data: Dataset, epochs: int, seed: int = 0) -> CauseNet:
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             schedule.step()
-            total += float(loss)
+            total += float(loss.detach())
         typer.echo(f"epoch {epoch + 1}/{epochs}: loss {total / max(len(order) // _BATCH, 1):.3f}")
     return network.eval()
 

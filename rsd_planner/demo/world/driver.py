@@ -157,15 +157,14 @@ class Driver:
     def _eases(self, s: float, traffic: Traffic) -> list[float]:
         """Curves, and what is passed with little room."""
         wishes = [
-            self._behind_bend(traffic.ego_speed, s, curve.start, curve.end, curve.radius)
-            for curve in traffic.road.curves
+            self._bend(traffic.ego_speed, s, curve.start, curve.end, curve.radius) for curve in traffic.road.curves
         ]
         for distance, beyond, plan in obstacles(traffic):
             if beyond > -1.0 and self._sees(plan, distance, plan.notice):
                 wishes.append(self._towards(traffic.ego_speed, self._traits.pass_speed, max(distance - 4.0, 0.0)))
         return wishes
 
-    def _behind_bend(self, speed: float, s: float, start: float, end: float, radius: float) -> float:
+    def _bend(self, speed: float, s: float, start: float, end: float, radius: float) -> float:
         distance = start + 4.0 - s - FRONT_M
         if s > end - 6.0 or distance > _NOTICE_M * max(self._layout.curve_notice, 0.5):
             return np.inf

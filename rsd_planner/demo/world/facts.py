@@ -59,7 +59,7 @@ class CauseKind(str, Enum):
 
 
 RANGE_M = {  # farthest at which a cause is one: its pixels still show what it is
-    CauseKind.BYSTANDER: 30.5,
+    CauseKind.BYSTANDER: 26.5,
     CauseKind.ONCOMING: 38.5,
     CauseKind.LEAD: 46.5,
     CauseKind.LIGHT_RED: 46.5,

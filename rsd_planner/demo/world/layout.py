@@ -23,7 +23,7 @@ SIZE_M = {  # length, width, height
     Body.VAN: (5.3, 2.0, 2.35),
     Body.TRUCK: (8.2, 2.45, 3.4),
     Body.CYCLIST: (1.8, 0.6, 1.75),
-    Body.PEDESTRIAN: (0.5, 0.55, 1.75),
+    Body.PEDESTRIAN: (0.5, 0.6, 1.85),
 }
 
 

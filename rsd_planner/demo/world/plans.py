@@ -19,11 +19,12 @@ from rsd_planner.demo.world.layout import (
     VehiclePlan,
     WalkerPlan,
 )
+from rsd_planner.demo.world.looks import PAINT
 from rsd_planner.demo.world.motion_fit import load_motion
 from rsd_planner.demo.world.road import SIGNAL_M, Curve, Junction, Road
 from rsd_planner.demo.world.splits import STYLES, Event, Split, Style
 
-COLOURS = 8  # per palette
+COLOURS = len(PAINT[0])  # of vehicles, and of clothes, in every palette
 _BODIES = (Body.CAR, Body.CAR, Body.VAN, Body.TRUCK)
 _EVENTS_PER_DRIVE = (2, 5)
 _FIRST_EVENT_M = 62.0
@@ -224,7 +225,7 @@ def _add_parked(draft: _Draft) -> None:
         return
     side, body = sides[int(draft.rng.integers(len(sides)))], draft.body()
     length, width, _ = SIZE_M[body]
-    s, overlap = draft.cursor + draft.uniform(4.0, 25.0), draft.uniform(0.65, 1.1)
+    s, overlap = draft.cursor + draft.uniform(4.0, 25.0), draft.uniform(0.9, 1.3)
     lane_right = road.lane_centre - road.lane_width / 2
     if side == "right":
         lateral, heading = lane_right + overlap - width / 2, 0.0
@@ -306,7 +307,7 @@ def _add_oncoming(draft: _Draft) -> None:
                 draft.vehicles.append(
                     VehiclePlan(draft.body(), draft.colour(), meet, lateral, -1, trigger, ((60.0, speed),))
                 )
-        s += draft.uniform(60.0, 170.0)
+        s += draft.uniform(45.0, 120.0)
 
 
 def _add_neighbours(draft: _Draft) -> None:
@@ -337,7 +338,7 @@ def _add_bystanders(draft: _Draft) -> None:
         elif not any(abs(s - plan.s) < 10 for plan in draft.parked):
             body = draft.body()
             half = SIZE_M[body][1] / 2
-            gap = draft.uniform(0.45, 0.7)
+            gap = draft.uniform(0.6, 1.1)
             lateral = (road.right_edge - gap - half) if right else (road.left_edge + gap + half)
             heading = 0.0 if right or not road.backward else np.pi
             draft.parked.append(

@@ -27,17 +27,17 @@ _APART = 3  # ticks between two samples of a drive, at least
 # how often a tick is taken, by its cause: what is seldom seen is taken more often
 _WEIGHT = {
     CauseKind.CLEAR: 0.5,
-    CauseKind.BYSTANDER: 0.6,
+    CauseKind.BYSTANDER: 0.7,
     CauseKind.LEAD: 0.9,
     CauseKind.LIGHT_RED: 1.2,
     CauseKind.LIGHT_GREEN: 1.2,
-    CauseKind.LIGHT_AMBER: 3.5,
-    CauseKind.PEDESTRIAN: 2.5,
-    CauseKind.PARKED: 1.7,
-    CauseKind.CYCLIST: 1.5,
+    CauseKind.LIGHT_AMBER: 4.0,
+    CauseKind.PEDESTRIAN: 4.0,
+    CauseKind.PARKED: 2.5,
+    CauseKind.CYCLIST: 1.4,
     CauseKind.JUNCTION: 3.0,
     CauseKind.CURVE: 1.5,
-    CauseKind.ONCOMING: 3.0,
+    CauseKind.ONCOMING: 4.0,
 }
 _STANDING_WEIGHT = 0.3
 

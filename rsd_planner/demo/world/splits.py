@@ -77,8 +77,8 @@ _SEEN = Style(
         Event.CLEAR: 0.4,
         Event.LEAD: 1.2,
         Event.LIGHT: 2.2,
-        Event.PEDESTRIAN: 1.9,
-        Event.PARKED: 1.2,
+        Event.PEDESTRIAN: 2.4,
+        Event.PARKED: 1.8,
         Event.CYCLIST: 1.0,
         Event.JUNCTION: 0.8,
         Event.CURVE: 1.2,
@@ -97,13 +97,13 @@ _OFF_SHELF = Style(
     palette=1,
     event_weights={
         Event.CLEAR: 0.2,
-        Event.LEAD: 0.9,
+        Event.LEAD: 1.0,
         Event.LIGHT: 2.2,
         Event.PEDESTRIAN: 2.8,
         Event.PARKED: 1.8,
         Event.CYCLIST: 1.4,
-        Event.JUNCTION: 0.8,
-        Event.CURVE: 1.1,
+        Event.JUNCTION: 0.5,
+        Event.CURVE: 0.9,
     },
 )
 
