@@ -1,4 +1,4 @@
-"""The command line: `rsd_planner evaluate` and `rsd_planner check-target`."""
+"""The command line: `rsd_planner evaluate`, `view` and `check-target`."""
 
 from __future__ import annotations
 
@@ -85,6 +85,34 @@ def evaluate(
     print(f"wrote {out / 'index.html'}")
     if result.stopped:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+@app.command()
+def view(
+    bag: Annotated[Path, typer.Argument(metavar="BAG", help="rosbag2 directory, or a .mcap, .db3 or .bag file.")],
+    at: Annotated[float, typer.Option(metavar="SECONDS", help="The moment to plan at, since the recording began.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Picture to write: .png, .jpg, .pdf or .svg.")],
+    model: Annotated[Path | None, typer.Option(help="Model directory.", show_default="the bundled demo model")] = None,
+    camera: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID=TOPIC", help="Topic of a camera, repeatable.", show_default="by type and name"),
+    ] = None,
+    odometry: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Odometry topic.", show_default="by type")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of flow noise and sampling; fixes the plan.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+) -> None:
+    """Draw one plan: the cameras, the scene from above with history and path, the reasoning."""
+    from rsd_planner.demo.model import demo_model_dir
+    from rsd_planner.evaluation.view import ViewRequest
+    from rsd_planner.evaluation.view import view as run
+    from rsd_planner.planner import PlannerSettings
+
+    settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
+    shown = run(ViewRequest(bag, at, out, model or demo_model_dir(), settings, _cameras(camera or []), odometry))
+    print(f"t0 {shown.plan.stamp_ns * 1e-9:.3f} s: {shown.plan.reasoning or '(no reasoning)'}\nwrote {out}")
 
 
 @app.command()

@@ -70,7 +70,10 @@ def evaluate(request: Request, console: Console) -> Evaluation:
         settings = replace(request.planner, verify_length=request.planner.verify_length or LONGEST)
         planner = Planner.load(request.model, settings)
         stack.callback(planner.close)
-        inputs = [_known_cameras(found, planner.info, bag, request) for found, bag in zip(inputs, bags, strict=True)]
+        inputs = [
+            known_cameras(found, planner.info, bag.path, bool(request.cameras))
+            for found, bag in zip(inputs, bags, strict=True)
+        ]
         planner.warm_up()
         result = Evaluation(planner.info, settings, request.stride)
         result.bags = _new_results(bags, inputs, request)
@@ -227,14 +230,18 @@ class BagRun:
         self._result.pictures.offer(record, observation)
 
 
-def _known_cameras(inputs: Inputs, model: ModelInfo, bag: Bag, request: Request) -> Inputs:
-    """Leaves aside cameras that were found by name but that the model was not trained for."""
+def known_cameras(inputs: Inputs, model: ModelInfo, bag: Path, given: bool) -> Inputs:
+    """Leaves aside cameras that the model was not trained for, unless they were given by the user.
+
+    Raises:
+        ParameterError: One was, or none is left.
+    """
     known = {number: topic for number, topic in inputs.cameras.items() if number in model.camera_ids}
     unknown = [f"{number}={topic}" for number, topic in inputs.cameras.items() if number not in known]
     trained = ", ".join(map(str, model.camera_ids))
-    if not known or (unknown and request.cameras):
+    if not known or (unknown and given):
         raise ParameterError(
-            f"{bag.path}: camera {', '.join(unknown)}: {model.name} was trained for cameras {trained}; "
+            f"{bag}: camera {', '.join(unknown)}: {model.name} was trained for cameras {trained}; "
             "choose with --camera ID=TOPIC"
         )
     unused = (*inputs.unused_images, *(topic for topic in inputs.cameras.values() if topic not in known.values()))

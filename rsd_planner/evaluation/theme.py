@@ -59,9 +59,9 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def style() -> AbstractContextManager[None]:
-    """Within it figures are drawn in our style."""
-    return matplotlib.rc_context(STYLE)
+def style(settings: dict[Any, Any] = STYLE) -> AbstractContextManager[None]:
+    """Within it figures are drawn in our style, or in one made from it."""
+    return matplotlib.rc_context(settings)
 
 
 def new_figure(width: float, height: float) -> tuple[Figure, Axes]:

@@ -151,11 +151,16 @@ def speed_colour(speed_mps: float) -> tuple[float, float, float]:
     return (min(2 - 2 * share, 1.0), min(2 * share, 1.0), 0.0)
 
 
-def deliberative_words(plan: Plan) -> str:
-    """The words that hold anything the model wrote itself, dots for the others; "" when all words are of one kind."""
+def words_by_origin(plan: Plan) -> list[tuple[str, bool]]:
+    """The words of the reasoning, each with whether it holds anything the model wrote itself."""
     text = "".join(part.text for part in plan.parts)
     own = [part.origin is not TokenOrigin.ROUTINE for part in plan.parts for _ in part.text]
-    words = [(word.group(), any(own[word.start() : word.end()])) for word in re.finditer(r"\S+", text)]
+    return [(word.group(), any(own[word.start() : word.end()])) for word in re.finditer(r"\S+", text)]
+
+
+def deliberative_words(plan: Plan) -> str:
+    """The words that hold anything the model wrote itself, dots for the others; "" when all words are of one kind."""
+    words = words_by_origin(plan)
     if len({mine for _, mine in words}) < 2:
         return ""
     shown: list[str] = []

@@ -183,3 +183,19 @@ def test_a_full_disk_is_one_message(bag: Path, tmp_path: Path) -> None:
     assert process.returncode == 2
     assert "Traceback" not in process.stderr
     assert process.stderr.splitlines()[-1].startswith("error: --out: cannot write")
+
+
+def test_view_draws_one_plan_and_says_what_it_is(
+    bag: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "view.png"
+    assert call(["view", str(bag), "--at", "2", "--out", str(out)], monkeypatch) == 0
+    assert re.fullmatch(rf"t0 1700000002\.000 s: .+\nwrote {out}\n", capsys.readouterr().out)
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_view_at_a_moment_without_history_is_one_line(
+    bag: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["view", str(bag), "--at", "0.5", "--out", str(tmp_path / "view.png")]
+    assert "history_not_covered" in refused(arguments, monkeypatch, capsys)
