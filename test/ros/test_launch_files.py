@@ -211,17 +211,3 @@ def test_qos_overrides_are_for_topics_that_the_launch_file_remaps_to(name):
     text = (ROOT / "config" / name).read_text().replace("# qos_overrides", "qos_overrides").replace("#   /", "  /")
     given = yaml.safe_load(text)["/**"]["ros__parameters"]
     assert given["qos_overrides"].keys() <= set(REMAPPINGS.values())
-
-
-def test_rviz_shows_outputs_and_inputs_in_the_odometry_frame():
-    manager = yaml.safe_load((ROOT / "config" / "rsd_planner.rviz").read_text())["Visualization Manager"]
-    assert manager["Global Options"]["Fixed Frame"] == "odom"
-    shown = {}
-    for display in manager["Displays"]:
-        for each in display.get("Displays", [display]):
-            if "Topic" in each:
-                shown[each["Topic"]["Value"]] = each["Class"].rpartition("/")[2]
-    assert shown["/rsd_planner/output/path"] == "Path"
-    assert shown["/rsd_planner/output/markers"] == "MarkerArray"
-    assert {topic for topic, kind in shown.items() if kind == "Image"} == set(REMAPPINGS.values()) - {"/odom"}
-    assert set(shown) <= OUTPUTS | set(REMAPPINGS.values())
