@@ -129,11 +129,12 @@ class Peer:
         return self.now_ns
 
     def go_on(self, seconds: float, **what: bool) -> None:
-        """Drive on in real time."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            self.drive(0.1, **what)
-            self.spin_for(0.1)
+        """Drive on in real time, a tenth of a second at a time; after a pause, from now on."""
+        for _ in range(round(seconds * 10)):
+            late_ns = time.time_ns() - self.now_ns
+            due_ns = self.now_ns + (STEP_NS if late_ns < 10 * STEP_NS else late_ns - late_ns % STEP_NS)
+            self.until(lambda due_ns=due_ns: time.time_ns() >= due_ns)
+            self.drive(0.1, to_ns=due_ns, **what)
 
     def image(self, stamp_ns: int, data: bytes | None = None) -> CompressedImage:
         message = CompressedImage(format="jpeg", data=jpeg() if data is None else data)

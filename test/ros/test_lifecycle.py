@@ -1,6 +1,10 @@
 """Transitions, over the lifecycle services of a real node with the golden model."""
 
+import gc
+import os
+import re
 import threading
+from pathlib import Path
 
 from ros_peer import ACTIVATE, CLEANUP, CONFIGURE, DEACTIVATE, MODEL
 
@@ -119,19 +123,59 @@ def test_autostart_needs_no_manager(make_node, peer):
     peer.until(lambda: peer.state() == "active")
 
 
-def test_cycles_leave_nothing_behind(make_node, peer):
+def test_fifty_cycles_leave_nothing_behind(make_node, peer):
     node = make_node()
+    counts, threads, memory_kb = [], [], []
+    for _ in range(50):
+        cycle(peer)
+        counts.append(what_there_is(node))
+        threads.append(len(list(Path("/proc/self/task").iterdir())))
+        memory_kb.append(resident_kb())
+    assert counts == [counts[0]] * 50
+    assert counts[0]["workers"] == 0
+    assert max(threads[-10:]) <= max(threads[:10])  # one that has just ended may still be listed
+    print(f"resident after each cycle [kB]: {memory_kb}")
+    assert memory_kb[-1] - memory_kb[9] < 20_000, memory_kb  # one model that stays is 15 MB; forty would be 600
+
+
+def test_cycles_with_a_worker_process_leave_no_process_behind(make_node, peer):
+    node = make_node(worker="process")
     counts = []
-    for _ in range(10):
-        assert peer.transition(CONFIGURE)
-        assert peer.transition(ACTIVATE)
-        assert peer.transition(DEACTIVATE)
-        assert peer.transition(CLEANUP)
-        entities = [node.publishers, node.subscriptions, node.services, node.timers, node.guards, node.waitables]
-        workers = sum(thread.name.startswith("planner") for thread in threading.enumerate())
-        counts.append([workers, *(len(list(each)) for each in entities)])
-    assert counts == [counts[0]] * 10
-    assert counts[0][0] == 0
+    for _ in range(2):
+        cycle(peer)
+        counts.append(what_there_is(node))
+        assert not Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    assert counts[1] == counts[0]
+
+
+def cycle(peer):
+    for transition in (CONFIGURE, ACTIVATE, DEACTIVATE, CLEANUP):
+        assert peer.transition(transition)
+
+
+def what_there_is(node):
+    entities = ("publishers", "subscriptions", "services", "timers", "guards", "waitables")
+    return {
+        "workers": sum(thread.name.startswith(("planner", "worker")) for thread in threading.enumerate()),
+        "files": len(list(Path("/proc/self/fd").iterdir())),
+        **{name: len(list(getattr(node, name))) for name in entities},
+    }
+
+
+def resident_kb():
+    gc.collect()
+    return int(re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+
+def test_what_a_transition_did_not_expect_ends_unconfigured_with_everything_released(make_node, peer, monkeypatch):
+    node = make_node()
+    assert peer.transition(CONFIGURE)
+    monkeypatch.setattr(node._session, "activate", lambda: 1 / 0)
+    assert not peer.transition(ACTIVATE)
+    assert peer.state() == "unconfigured"
+    assert node._session is None
+    assert peer.transition(CONFIGURE)
+    assert peer.transition(ACTIVATE)
 
 
 def _held_up(planning, go_on):
