@@ -112,7 +112,7 @@ class Peer:
         """Configure and activate, and wait until inputs and outputs are connected."""
         assert self.transition(CONFIGURE)
         assert self.transition(ACTIVATE)
-        self.until(self._connected)
+        self.until(self.connected)
 
     def drive(
         self, seconds: float = 2.0, *, to_ns: int | None = None, odometry: bool = True, images: bool = True
@@ -165,7 +165,7 @@ class Peer:
         """t0 of the paths received, ns."""
         return [nanoseconds(path.header.stamp) for path in self.paths]
 
-    def _connected(self) -> bool:
+    def connected(self) -> bool:
         outputs = ("path", "reasoning_text", "markers")
         return (
             self.images.get_subscription_count() > 0

@@ -10,6 +10,12 @@ from pathlib import Path
 STOP_TIMEOUT_S = 30.0
 
 
+def children(pid: int) -> list[int]:
+    """Processes that a process has started, by whichever of its threads."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for thread in threads for child in thread.read_text().split()]
+
+
 class Program:
     """A running program and what it has printed so far."""
 
@@ -26,6 +32,10 @@ class Program:
     @property
     def running(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def output(self) -> str:

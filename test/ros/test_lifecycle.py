@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 from ros_peer import ACTIVATE, CLEANUP, CONFIGURE, DEACTIVATE, MODEL
+from ros_process import children
 
 from rsd_planner.worker.server import load_planner
 
@@ -144,7 +145,7 @@ def test_cycles_with_a_worker_process_leave_no_process_behind(make_node, peer):
     for _ in range(2):
         cycle(peer)
         counts.append(what_there_is(node))
-        assert not Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+        assert children(os.getpid()) == []
     assert counts[1] == counts[0]
 
 

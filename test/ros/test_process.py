@@ -1,11 +1,14 @@
 """The node as a process of its own: fed by a bag player process, and told to stop in every state."""
 
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from ros_peer import MODEL, STEP_NS, nanoseconds
+from lifecycle_msgs.msg import Transition
+from ros_peer import CONFIGURE, MODEL, STEP_NS, nanoseconds
+from ros_process import children
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
@@ -58,26 +61,44 @@ def test_a_bag_played_in_real_time_becomes_plans_stamped_with_image_stamps(run, 
         ("starting", signal.SIGINT),
         ("starting", signal.SIGTERM),
         ("unconfigured", signal.SIGINT),
-        ("configuring", signal.SIGINT),
-        ("active", signal.SIGINT),
+        ("configuring", signal.SIGTERM),
+        ("inactive", signal.SIGINT),
         ("active", signal.SIGTERM),
+        ("planning", signal.SIGINT),
+        ("finalized", signal.SIGTERM),
     ],
 )
-def test_signals_end_the_node_with_exit_code_0_and_no_traceback(run, peer, state, number):
-    arguments = ["-p", f"model:={MODEL}", "-p", "cameras:=[front]", "-p", "camera_ids:=[1]"]
-    autostart = "true" if state in ("configuring", "active") else "false"
+def test_signals_end_the_node_and_its_worker_with_exit_code_0_and_no_traceback(run, peer, state, number):
+    given = (f"model:={MODEL}", "cameras:=[front]", "camera_ids:=[1]", "max_input_age:=60.0")
+    arguments = [argument for parameter in given for argument in ("-p", parameter)]
+    autostart = "true" if state in ("active", "planning") else "false"
     node = run("main", "--ros-args", *arguments, "-p", f"autostart:={autostart}")
+    workers = []
     if state == "starting":
         peer.spin_for(0.3)  # somewhere in its imports
-    elif state == "configuring":
-        peer.until(lambda: node.says("loading"))
-    elif state == "active":
-        peer.until(lambda: node.says("about this model"))
-        peer.until(lambda: peer.state() == "active")
+    elif state in ("active", "planning"):
+        peer.until(lambda: node.says("about this model") and peer.state() == "active", 90.0)
     else:
         peer.until(lambda: peer.message("model") == "not configured")
+    if state == "configuring":
+        peer.begin_transition(CONFIGURE)
+        peer.until(lambda: node.says("importing PyTorch"))
+    elif state == "inactive":
+        assert peer.transition(CONFIGURE)
+    elif state == "planning":
+        peer.until(peer.connected)
+        peer.drive()
+        peer.until(lambda: peer.go_on(0.1) is None and peer.texts)  # some words, while the rest is being decoded
+    elif state == "finalized":
+        assert peer.transition(Transition.TRANSITION_UNCONFIGURED_SHUTDOWN)
+    if state not in ("starting", "unconfigured", "finalized"):
+        workers = children(node.pid)
+        assert len(workers) == 1
+    started = time.monotonic()
     assert node.stop(number) == 0, node.output
+    print(f"{state}: ended within {time.monotonic() - started:.2f} s")  # on an idle machine under 2 s
     assert "Traceback" not in node.output
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
 
 def test_a_parameter_file_that_cannot_be_read_is_one_line_and_not_a_traceback(run):
