@@ -45,7 +45,7 @@ class Specification:
         """The accepted values, in words."""
         kind = f"[{type(self.default[0]).__name__}, ...]" if isinstance(self.default, list) else _type_name(self)
         if self.range is not None:
-            return f"{kind} from {self.range[0]:g} to {self.range[1]:g}"
+            return f"{kind} from {self.range[0]:.10g} to {self.range[1]:.10g}"
         return f"{kind}, one of {', '.join(self.choices)}" if self.choices else kind
 
 
