@@ -31,9 +31,7 @@ def alone(peer):
 
 
 def until_state(peer, name, state):
-    started = time.monotonic()
     peer.until(lambda: peer.value("inputs", f"{name}: state") == state)
-    return time.monotonic() - started
 
 
 def test_no_publisher(make_node, peer):
