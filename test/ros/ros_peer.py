@@ -57,6 +57,7 @@ class Peer:
         self._parameters = self.node.create_client(SetParameters, f"{PLANNER}/set_parameters")
         self._resets = self.node.create_client(Trigger, f"{PLANNER}/reset")
         self.now_ns = time.time_ns()
+        self.node_clock_ns = 0  # as of the newest diagnostics
 
     def close(self) -> None:
         self._executor.shutdown()
@@ -144,11 +145,11 @@ class Peer:
     def publish_image(self, stamp_ns: int, data: bytes | None = None) -> None:
         self.images.publish(self.image(stamp_ns, data))
 
-    def publish_odometry(self, stamp_ns: int, x: float | None = None, frame_id: str = "odom") -> None:
+    def publish_odometry(self, stamp_ns: int, x: float | None = None, frame_id: str = "odom", w: float = 1.0) -> None:
         message = Odometry(child_frame_id="vehicle")
         self._stamp(message.header, stamp_ns, frame_id)
         message.pose.pose.position.x = position_at(stamp_ns) if x is None else x
-        message.pose.pose.orientation.w = 1.0
+        message.pose.pose.orientation.w = w
         message.twist.twist.linear.x = SPEED_MPS
         self.odometry.publish(message)
 
@@ -177,6 +178,7 @@ class Peer:
         self.node.create_subscription(message_type, topic, callback, 100)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        self.node_clock_ns = nanoseconds(message.header.stamp)
         for status in message.status:
             self.statuses[status.name.partition(": ")[2]] = status
 
@@ -192,4 +194,4 @@ def nanoseconds(stamp: object) -> int:
 
 def position_at(stamp_ns: int) -> float:
     """Where the vehicle is, m: x in the odometry frame."""
-    return (stamp_ns % 10**12) / 1e9 * SPEED_MPS
+    return (stamp_ns % 10**15) / 1e9 * SPEED_MPS

@@ -61,6 +61,12 @@ def test_the_notice_about_the_model_is_printed_once(printer):
     assert printed(printer).count("About this model: Nearly random.") == 1
 
 
+def test_markers_that_are_taken_away_print_nothing(printer):
+    message = MarkerArray(markers=[Marker(action=Marker.DELETEALL)])
+    printer.on_markers(message)
+    assert printed(printer) == ""
+
+
 def test_halves_without_their_other_half_are_forgotten(printer):
     for k in range(1000):
         printer.on_path(path(k, speed=1.0))

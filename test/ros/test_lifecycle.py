@@ -6,6 +6,7 @@ import re
 import threading
 from pathlib import Path
 
+from planners import held_up
 from ros_peer import ACTIVATE, CLEANUP, CONFIGURE, DEACTIVATE, MODEL
 from ros_process import children
 
@@ -81,24 +82,24 @@ def test_output_stops_on_deactivate_and_goes_on_after_activate(make_node, peer):
 def test_a_plan_under_way_at_deactivate_is_never_published(make_node, peer):
     planning, go_on = threading.Event(), threading.Event()
 
-    make_node(_held_up(planning, go_on))
+    make_node(held_up(planning, go_on))
     peer.activate()
-    held_up = peer.drive()
+    under_way = peer.drive()
     peer.until(planning.is_set)
     assert peer.transition(DEACTIVATE)
     assert peer.transition(ACTIVATE)
     go_on.set()
     newest = peer.drive()
     peer.until(lambda: newest in peer.stamps())
-    assert held_up not in peer.stamps()
+    assert under_way not in peer.stamps()
     peer.until(lambda: peer.value("inference", "outdated") == "1")
 
 
 def test_a_plan_under_way_at_reset_is_never_published_and_the_history_starts_anew(make_node, peer):
     planning, go_on = threading.Event(), threading.Event()
-    make_node(_held_up(planning, go_on))
+    make_node(held_up(planning, go_on))
     peer.activate()
-    held_up = peer.drive()
+    under_way = peer.drive()
     peer.until(planning.is_set)
     assert peer.reset().success
     go_on.set()
@@ -107,7 +108,7 @@ def test_a_plan_under_way_at_reset_is_never_published_and_the_history_starts_ane
     assert not peer.paths  # three poses are no history
     newest = peer.drive()
     peer.until(lambda: newest in peer.stamps())
-    assert held_up not in peer.stamps()
+    assert under_way not in peer.stamps()
 
 
 def test_shutdown_transition_ends_in_finalized(make_node, peer):
@@ -177,21 +178,3 @@ def test_what_a_transition_did_not_expect_ends_unconfigured_with_everything_rele
     assert node._session is None
     assert peer.transition(CONFIGURE)
     assert peer.transition(ACTIVATE)
-
-
-def _held_up(planning, go_on):
-    """The golden model, whose first plan waits for a sign."""
-
-    def load(request, progress):
-        planner = load_planner(request, progress)
-        plan = planner.plan
-
-        def first_waits(observation, **options):
-            planning.set()
-            assert go_on.wait(30)
-            return plan(observation, **options)
-
-        planner.plan = first_waits
-        return planner
-
-    return load

@@ -7,13 +7,12 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from planners import changed
 from rclpy.qos import ReliabilityPolicy
 from ros_peer import CONFIGURE, DEACTIVATE, MODEL, PLANNER, SPEED_MPS, STEP_NS, jpeg, nanoseconds, position_at
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import String
 from visualization_msgs.msg import Marker
-
-from rsd_planner.worker.server import load_planner
 
 
 def test_a_plan_goes_out_on_every_output_stamped_t0(make_node, peer):
@@ -169,7 +168,7 @@ def test_a_model_that_raises_is_an_error_in_diagnostics_and_the_next_frame_is_pl
             raise RuntimeError("device lost")
         return plan(observation)
 
-    make_node(_changed(fail))
+    make_node(changed(fail))
     peer.activate()
     peer.drive()
     peer.until(lambda: peer.value("inference", "withheld: internal_error") == "1")
@@ -188,7 +187,7 @@ def test_a_plan_that_fails_the_checks_is_withheld_by_name(make_node, peer):
         found = plan(observation)
         return replace(found, positions=found.positions + np.array([30.0, 0.0, 0.0]))
 
-    make_node(_changed(far_away))
+    make_node(changed(far_away))
     peer.activate()
     peer.drive()
     peer.until(lambda: int(peer.value("inference", "withheld: start") or 0) > 0)
@@ -358,15 +357,3 @@ def test_a_draft_that_does_not_fit_is_refused_or_left_aside_and_diagnostics_say_
     assert "without a draft" in peer.message("model")
     t0 = peer.drive()
     peer.until(lambda: t0 in peer.stamps())
-
-
-def _changed(change):
-    """The golden model with `change(plan, observation)` in place of its `plan`."""
-
-    def load(request, progress):
-        planner = load_planner(request, progress)
-        plan = planner.plan
-        planner.plan = lambda observation, **_: change(plan, observation)
-        return planner
-
-    return load
