@@ -116,7 +116,11 @@ def _decode_raw(message: Any) -> RgbImage:
     if len(data) != step * height:
         raise ImageError(f"image has {len(data)} bytes of data, expected {step * height}: {height} rows of step {step}")
     if bridge is not None and step == row_bytes:  # padding of less than a pixel would make it shear the picture
-        return bridge(message)
+        try:
+            return bridge(message)
+        except ImageError:
+            if encoding is None:
+                raise
     assert encoding is not None
     if width % encoding.width_multiple:
         raise ImageError(f"image is {width} pixels wide, expected a multiple of {encoding.width_multiple} for {name}")

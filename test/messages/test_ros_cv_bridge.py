@@ -19,7 +19,7 @@ import numpy as np
 
 class CvBridge:
     def imgmsg_to_cv2(self, message, desired_encoding):
-        if message.encoding == "nv99":
+        if message.encoding in ("nv99", "uyvy"):
             raise RuntimeError("unknown to me")
         return np.full((message.height, message.width, 3), 42, np.uint8)
 """
@@ -62,6 +62,12 @@ def test_what_it_cannot_decode_is_an_image_error(install: Install) -> None:
     install()
     with pytest.raises(ImageError, match="cv_bridge cannot turn encoding 'nv99' into rgb8: unknown to me"):
         decode_image(raw("nv99", PICTURE))
+
+
+def test_what_only_ours_can_decode_is_decoded_by_ours(install: Install) -> None:
+    install()
+    grey = np.full((2, 4, 2), 128, np.uint8)
+    assert decode_image(raw("uyvy", grey)).shape == (2, 4, 3)
 
 
 def test_the_sizes_are_checked_before_it_is_asked(install: Install) -> None:
