@@ -3,11 +3,13 @@
 import itertools
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
 from rsd_planner.demo.world.cameras import FRONT, HEIGHT, WIDTH, make_camera
 from rsd_planner.demo.world.canvas import Canvas, RenderError
+from rsd_planner.demo.world.contact_sheet import sheet
 from rsd_planner.demo.world.dataset import CAUSES, DatasetError, load_split, write_split
 from rsd_planner.demo.world.drive import Drive, run_drive
 from rsd_planner.demo.world.facts import CauseKind, visible_cause
@@ -124,3 +126,13 @@ def test_pairs_by_history_share_the_images_and_differ_in_the_action() -> None:
         assert first.facts.cause == second.facts.cause
         assert first.action != second.action
         assert np.allclose(second.history.positions[-1], 0.0)
+
+
+def test_a_contact_sheet_runs_from_near_to_far() -> None:
+    samples = list(drive_samples(SEEDS[Split.TEST][5], Camerawork()))
+    pages = sheet(samples)
+    cell_height, cell_width = 230, 448
+    assert pages.shape == (2 * cell_height, 4 * cell_width, 3)
+    nearest = min(samples, key=lambda sample: sample.facts.cause.distance)
+    shown = cv2.resize(pages[:192, :cell_width], (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
+    assert np.abs(shown.astype(int) - nearest.images[0, -1]).mean() < 8
