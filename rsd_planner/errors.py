@@ -5,6 +5,11 @@ one line; a traceback is a bug of ours, never an answer to bad input.
 """
 
 
+def one_line(error: BaseException) -> str:
+    """What a library says of an error, fit to be quoted in a message."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 class PlannerError(Exception):
     """Base of all errors that are explained to the user in one line."""
 

@@ -19,7 +19,7 @@ from rsd_planner.decoding.verify_length import LONGEST, VerifyLength, measure_co
 from rsd_planner.draft.load import load_draft
 from rsd_planner.draft.memory import ReasoningMemory
 from rsd_planner.draft.target_parts import TargetParts
-from rsd_planner.errors import CheckpointError, ObservationError, ParameterError
+from rsd_planner.errors import CheckpointError, ModelOutputError, ObservationError, ParameterError
 from rsd_planner.model_info import ModelInfo
 from rsd_planner.plan import WAYPOINTS, FinishReason, Plan, StageTimes, TokenOrigin
 from rsd_planner.scene.observation import HISTORY_STEPS, STEP_NS, EgoHistory, Frame, Observation, Pose
@@ -158,7 +158,7 @@ class Planner:
 
         Raises:
             ObservationError: The model cannot be given this observation.
-            ImageError: A frame cannot be decoded.
+            ImageError: A frame cannot be decoded or is too thin for the model.
             ModelOutputError: The model's output is not finite.
         """
         started = time.perf_counter()
@@ -184,6 +184,8 @@ class Planner:
         history = observation.history
         v0 = solve_v0(history.positions, history.rotations)
         path = roll_out(actions.numpy(), v0, self._target.scaling, z=float(history.positions[-1, 2]))
+        if not (np.isfinite(path.positions).all() and np.isfinite(path.rotations).all()):
+            raise ModelOutputError("the path of the action expert's output is not finite")
         action_ms = watch.lap()
 
         self._sequence += 1

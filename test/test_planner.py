@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from golden_cases import R1, V1_5, golden_case
 
-from rsd_planner.errors import CheckpointError, ModelOutputError, ObservationError, ParameterError
+from rsd_planner.errors import CheckpointError, ImageError, ModelOutputError, ObservationError, ParameterError
 from rsd_planner.plan import FinishReason, Plan, TokenOrigin
 from rsd_planner.planner import Planner, PlannerSettings
 from rsd_planner.scene.observation import STEP_NS, Frame, Observation
@@ -149,16 +149,19 @@ def test_warm_up_leaves_no_trace() -> None:
             lambda o: {"cameras": {1: (Frame.from_image(0, np.zeros((10, 10), np.uint8)),) * 4}},
             r"image is uint8 \(10, 10\), expected uint8 \(height, width, 3\)",
         ),
-        (
-            lambda o: {"cameras": {1: (Frame.from_image(0, np.zeros((1, 999, 3), np.uint8)),) * 4}},
-            "image of 999x1 pixels",
-        ),
     ],
 )
 def test_an_observation_the_model_cannot_be_given(planner: Planner, change, said: str) -> None:
     seen = observation()
     with pytest.raises(ObservationError, match=said):
         planner.plan(dataclasses.replace(seen, **change(seen)))
+
+
+def test_an_image_too_thin_for_the_model_is_as_good_as_undecodable(planner: Planner) -> None:
+    thin = Frame.from_image(7, np.zeros((1, 999, 3), np.uint8))
+    with pytest.raises(ImageError, match="frame at 7 ns: image of 999x1 pixels"):
+        planner.plan(dataclasses.replace(observation(), cameras={1: (thin,) * 4}))
+    assert thin.undecodable
 
 
 @pytest.mark.parametrize(
@@ -193,6 +196,13 @@ def test_output_that_is_not_finite(broken: str, said: str) -> None:
     planner = Planner.load(R1)
     planner._target.network.get_parameter(broken).data.fill_(float("nan"))
     with pytest.raises(ModelOutputError, match=said):
+        planner.plan(observation())
+
+
+def test_a_path_that_is_not_finite() -> None:
+    planner = Planner.load(R1)
+    planner._target.scaling = dataclasses.replace(planner._target.scaling, accel_mean=float("nan"))
+    with pytest.raises(ModelOutputError, match="the path of the action expert's output is not finite"):
         planner.plan(observation())
 
 

@@ -67,7 +67,7 @@ def read_draft_config(directory: Path, target_layers: int) -> DraftConfig:
         taps=taps,
         vocab_size=vocab_size,
         max_positions=fields.get("max_position_embeddings", int),
-        draft_vocabulary=fields.get("draft_vocab_size", int, vocab_size),
+        draft_vocabulary=fields.count("draft_vocab_size", vocab_size),
         target_layers=fields.get("num_target_layers", int) if fields.has("num_target_layers") else None,
         block_size=fields.get("block_size", int) if dflash else 0,
         mask_token=dflash.get("mask_token_id", int) if dflash else 0,
@@ -103,7 +103,7 @@ def _rope_theta(fields: Fields) -> float:
     if fields.has("rope_parameters"):
         parameters = fields.section("rope_parameters")
         parameters.require("rope_type", "default")
-    return float(parameters.get("rope_theta", (int, float)))
+    return parameters.positive("rope_theta")
 
 
 def _eagle3_taps(path: Path, fields: Fields, target_layers: int) -> tuple[int, ...]:
@@ -120,14 +120,14 @@ def _taps(path: Path, found: list[object]) -> tuple[int, ...]:
 
 
 def _shape(fields: Fields, taps: int) -> Shape:
-    hidden, heads = fields.get("hidden_size", int), fields.get("num_attention_heads", int)
+    hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
     return Shape(
         hidden=hidden,
-        intermediate=fields.get("intermediate_size", int),
-        layers=fields.get("num_hidden_layers", int),
+        intermediate=fields.count("intermediate_size"),
+        layers=fields.count("num_hidden_layers"),
         heads=heads,
-        kv_heads=fields.get("num_key_value_heads", int, heads),
-        head_dim=fields.get("head_dim", int, hidden // heads),
+        kv_heads=fields.count("num_key_value_heads", heads),
+        head_dim=fields.count("head_dim", hidden // heads),
         taps=taps,
-        eps=float(fields.get("rms_norm_eps", float)),
+        eps=fields.positive("rms_norm_eps"),
     )

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from rsd_planner.decoding.protocols import Prefill, Step
-from rsd_planner.errors import ModelOutputError
+from rsd_planner.errors import ImageError, ModelOutputError
 from rsd_planner.scene.observation import Frame, Observation
 from rsd_planner.target.checkpoint import ModelDirectory, load_weights
 from rsd_planner.target.config import FRAMES_PER_CAMERA, TRAINED_CAMERAS, AlpamayoConfig, read_config
 from rsd_planner.target.images import ImagePatcher, Patches
 from rsd_planner.target.kv_cache import KVCache
-from rsd_planner.target.network import AlpamayoNetwork, read_vlm_config
+from rsd_planner.target.network import AlpamayoNetwork, build_network, read_vlm_config
 from rsd_planner.target.prompt import fuse_history, prompt_text
 from rsd_planner.target.vocabulary import Vocabulary, load_vocabulary
 
@@ -94,9 +94,11 @@ class AlpamayoTarget:
         processor = directory.processor(config)
         vlm_config = read_vlm_config(config, processor)
         vocabulary = load_vocabulary(config, processor)
-        network = AlpamayoNetwork(config, vlm_config)
+        patcher = ImagePatcher(config, processor)
+        patcher.require(vlm_config.vision_config)
+        network = build_network(config, vlm_config, processor)
         load_weights(network, directory.checkpoint, dtype=dtype, device=torch.device(device))
-        return cls(config, network, vocabulary, ImagePatcher(config, processor), taps)
+        return cls(config, network, vocabulary, patcher, taps)
 
     @property
     def vocab_size(self) -> int:
@@ -114,8 +116,16 @@ class AlpamayoTarget:
         return frame in self._features
 
     def patches(self, frame: Frame) -> Patches:
-        """The pixels of one image as the vision tower takes them."""
-        return self._patcher(frame.image)
+        """The pixels of one image as the vision tower takes them.
+
+        Raises:
+            ImageError: The image cannot be decoded or resized.
+        """
+        try:
+            return self._patcher(frame.image)
+        except ImageError as error:
+            frame.undecodable = True
+            raise ImageError(f"frame at {frame.stamp_ns} ns: {error}") from error
 
     @torch.inference_mode()
     def encode(self, frame: Frame) -> VisionFeatures:

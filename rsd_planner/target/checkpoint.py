@@ -17,6 +17,9 @@ from rsd_planner.target.network import AlpamayoNetwork
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _CHECKPOINT_NAMES = ("target", "checkpoint")
+_DTYPES = ("F32", "BF16", "F16", "F64")
+_MODULES = ("vlm.", "expert.", "action_in_proj.", "action_out_proj.")
+_PARAMETERS = (".weight", ".bias")
 # Buffers that 1.5 leaves out of its checkpoints; computed from the config where absent.
 _OPTIONAL = ("action_space.", "action_in_proj.sinus.", "action_in_proj.timestep_fourier_encoder.")
 
@@ -67,12 +70,12 @@ class ModelDirectory:
     def draft(self) -> Path | None:
         """The folder of the draft, if there is one."""
         path = self.root / "draft"
-        return path if path.is_dir() else None
+        return path if path.exists() else None
 
     @property
     def notice(self) -> str:
         path = self.root / "NOTICE.txt"
-        return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+        return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
 
 
 def load_weights(
@@ -91,11 +94,14 @@ def load_weights(
         loaded.update(_read(path, names, expected, dtype, device))
     missing = [name for name in expected if name not in loaded and not name.startswith(_OPTIONAL)]
     if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise CheckpointError(f"{checkpoint}: tensor {missing[0]}{more} is in no weight file")
+        raise CheckpointError(f"{checkpoint}: tensor {missing[0]}{_and_more(missing)} is in no weight file")
     network.load_state_dict(loaded, strict=False, assign=True)
     network.rebuild_rotary(device)
     return network.to(device).eval().requires_grad_(False)
+
+
+def _and_more(names: list[str]) -> str:
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""
 
 
 def _shards(checkpoint: Path, expected: set[str]) -> dict[Path, list[str]]:
@@ -112,13 +118,21 @@ def _shards(checkpoint: Path, expected: set[str]) -> dict[Path, list[str]]:
     else:
         raise CheckpointError(f"{checkpoint}: no weights, expected {_WEIGHTS} or {_INDEX}")
     unknown = sorted(set(located) - expected)
+    if surplus := [name for name in unknown if name.startswith(_MODULES) and name.endswith(_PARAMETERS)]:
+        raise CheckpointError(
+            f"{checkpoint}: tensor {surplus[0]}{_and_more(surplus)} has no place in a model of the dimensions that "
+            "the configs of checkpoint and processor say, such as a number of layers"
+        )
     if unknown:
         logger.warning(
             "%s: %d tensors are not part of this model and stay unread: %s ...", checkpoint, len(unknown), unknown[0]
         )
     shards: dict[Path, list[str]] = {}
     for name in sorted(expected & set(located)):
-        shards.setdefault(checkpoint / located[name], []).append(name)
+        file = located[name]
+        if not isinstance(file, str) or not file or Path(file).name != file:
+            raise CheckpointError(f"{index}: tensor {name} is said to be in {file!r}, expected a file beside the index")
+        shards.setdefault(checkpoint / file, []).append(name)
     return shards
 
 
@@ -131,9 +145,15 @@ def _read(
         for name in names:
             if name not in present:
                 raise CheckpointError(f"{path}: tensor {name} is not in the file, although the index says so")
-            found, wanted = list(file.get_slice(name).get_shape()), list(expected[name].shape)
+            stored = file.get_slice(name)
+            found, wanted = list(stored.get_shape()), list(expected[name].shape)
             if found != wanted:
                 raise CheckpointError(f"{path}: tensor {name} has shape {found}, expected {wanted}")
+            if stored.get_dtype() not in _DTYPES:
+                raise CheckpointError(
+                    f"{path}: tensor {name} is {stored.get_dtype()}, expected one of {', '.join(_DTYPES)}: "
+                    "quantised checkpoints are not supported"
+                )
             kept = torch.float32 if name.startswith(_OPTIONAL) else dtype
             tensors[name] = file.get_tensor(name).to(device=device, dtype=kept)
     return tensors

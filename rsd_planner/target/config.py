@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rsd_planner.errors import CheckpointError, UnsupportedModelError
+from rsd_planner.plan import WAYPOINTS
+from rsd_planner.scene.observation import HISTORY_STEPS
 from rsd_planner.target.action_space import DT_S, ActionScaling
 from rsd_planner.target.trajectory_tokens import HistoryTokenizer
 
@@ -17,6 +20,7 @@ TRAINED_CAMERAS = (0, 1, 2, 6)
 FRAMES_PER_CAMERA = 4
 _REFUSED = {"alpamayo2_super": "Alpamayo 2"}
 _LARGEST_BIN_M = (4.0, 4.0, 10.0)
+_HISTORY_TOKENS = 3 * HISTORY_STEPS  # x, y, z of each pose
 
 
 class Variant(str, Enum):
@@ -58,7 +62,6 @@ class AlpamayoConfig:
     expert: Mapping[str, Any]  # overrides of the text config
     in_projection: InProjectionConfig
     scaling: ActionScaling
-    waypoints: int
     flow_steps: int
 
 
@@ -77,6 +80,40 @@ class Fields:
         expected = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
         found = "nothing" if value is None else repr(value)
         raise CheckpointError(f"{self._path}: field {self._prefix}{name} is {found}, expected {expected}")
+
+    def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
+        """An integer of at least `least`."""
+        value: int = self.get(name, int, default)
+        if value < least:
+            raise self.unfit(name, value, f"at least {least}")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A finite number; JSON as Python reads it also knows NaN and Infinity."""
+        value = float(self.get(name, (int, float), default))
+        if not math.isfinite(value):
+            raise self.unfit(name, value, "a finite number")
+        return value
+
+    def positive(self, name: str, default: float | None = None) -> float:
+        """A finite number above 0."""
+        value = self.number(name, default)
+        if value <= 0:
+            raise self.unfit(name, value, "more than 0")
+        return value
+
+    def triple(self, name: str, default: tuple[float, float, float] | None = None) -> tuple[float, float, float]:
+        """Three finite numbers."""
+        values = self.get(name, list, list(default) if default else None)
+        numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v)]
+        if len(values) != 3 or len(numbers) != 3:
+            raise self.unfit(name, values, "three numbers")
+        first, second, third = map(float, numbers)
+        return first, second, third
+
+    def unfit(self, name: str, found: Any, expected: str) -> CheckpointError:
+        """The error of a field whose value is of the right type and still out of what is supported."""
+        return CheckpointError(f"{self._path}: field {self._prefix}{name} is {found!r}, expected {expected}")
 
     def has(self, name: str) -> bool:
         return self._values.get(name) is not None
@@ -102,7 +139,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path}: not readable as JSON ({error})") from None
 
 
@@ -117,48 +154,56 @@ def read_config(checkpoint_dir: Path) -> AlpamayoConfig:
     values = read_json(path)
     fields = Fields(path, values)
     variant = _variant(path, values.get("model_type"))
-    trajectory_start = fields.get("traj_token_start_idx", int)
-    history = fields.section("hist_traj_tokenizer_cfg")
-    history_bins = history.get("num_bins", int)
-    future_bins = fields.section("traj_tokenizer_cfg").get("num_bins", int)
-    trajectory_size = fields.get("traj_vocab_size", int)
-    if future_bins + history_bins > trajectory_size:
-        raise CheckpointError(
-            f"{path}: field traj_vocab_size is {trajectory_size}, expected at least {future_bins} future + "
-            f"{history_bins} history bins"
-        )
-    low = history.get("ego_xyz_min", list, [-x for x in _LARGEST_BIN_M])
-    high = history.get("ego_xyz_max", list, list(_LARGEST_BIN_M))
     flow = fields.section("diffusion_cfg")
     flow.require("int_method", "euler")
     fields.require("expert_non_causal_attention", True)
+    fields.require("tokens_per_history_traj", _HISTORY_TOKENS)
     action_space = fields.section("action_space_cfg")
     action_space.require("dt", DT_S)
+    action_space.require("n_waypoints", WAYPOINTS)
+    vocab_size, trajectory_start = fields.count("vocab_size"), fields.count("traj_token_start_idx", least=0)
+    trajectory_size = fields.count("traj_vocab_size")
+    if trajectory_start + trajectory_size > vocab_size:
+        raise fields.unfit(
+            "traj_vocab_size", trajectory_size, f"at most {vocab_size - trajectory_start}: vocab_size is {vocab_size}"
+        )
+    min_pixels = fields.count("min_pixels")
     return AlpamayoConfig(
         path=path,
         variant=variant,
         processor_name=fields.get("vlm_name_or_path", str),
-        vocab_size=fields.get("vocab_size", int),
+        vocab_size=vocab_size,
         trajectory_start=trajectory_start,
         trajectory_size=trajectory_size,
         trajectory_token_ids=fields.get("traj_token_ids", dict),
-        history=HistoryTokenizer(trajectory_start + future_bins, history_bins, tuple(low), tuple(high)),
-        history_length=fields.get("tokens_per_history_traj", int),
-        min_pixels=fields.get("min_pixels", int),
-        max_pixels=fields.get("max_pixels", int),
+        history=_history_tokenizer(fields, trajectory_start, trajectory_size),
+        history_length=_HISTORY_TOKENS,
+        min_pixels=min_pixels,
+        max_pixels=fields.count("max_pixels", least=min_pixels),
         expert=fields.get("expert_cfg", dict),
         in_projection=_in_projection(fields.section("action_in_proj_cfg")),
         scaling=_scaling(action_space),
-        waypoints=action_space.get("n_waypoints", int),
-        flow_steps=flow.get("num_inference_steps", int, 10),
+        flow_steps=flow.count("num_inference_steps", 10),
     )
+
+
+def _history_tokenizer(fields: Fields, trajectory_start: int, trajectory_size: int) -> HistoryTokenizer:
+    history = fields.section("hist_traj_tokenizer_cfg")
+    bins, future_bins = history.count("num_bins", least=2), fields.section("traj_tokenizer_cfg").count("num_bins")
+    if future_bins + bins > trajectory_size:
+        raise fields.unfit("traj_vocab_size", trajectory_size, f"at least {future_bins} future + {bins} history bins")
+    x, y, z = _LARGEST_BIN_M
+    low, high = history.triple("ego_xyz_min", (-x, -y, -z)), history.triple("ego_xyz_max", _LARGEST_BIN_M)
+    if not all(below < above for below, above in zip(low, high, strict=True)):
+        raise history.unfit("ego_xyz_min", list(low), f"less than ego_xyz_max, {list(high)}")
+    return HistoryTokenizer(trajectory_start + future_bins, bins, low, high)
 
 
 def _variant(path: Path, model_type: object) -> Variant:
     supported = ", ".join(v.value for v in Variant)
-    if model_type in _REFUSED:
+    if isinstance(model_type, str) and model_type in _REFUSED:
         raise UnsupportedModelError(
-            f"{path}: model_type {model_type!r} is {_REFUSED[str(model_type)]}, which this version does not run "
+            f"{path}: model_type {model_type!r} is {_REFUSED[model_type]}, which this version does not run "
             f"(supported: {supported})"
         )
     try:
@@ -169,15 +214,18 @@ def _variant(path: Path, model_type: object) -> Variant:
 
 
 def _in_projection(fields: Fields) -> InProjectionConfig:
-    number = (int, float)
     return InProjectionConfig(
-        num_layers=fields.get("num_enc_layers", int, 4),
-        width=fields.get("hidden_size", int, 1024),
-        max_frequency=float(fields.get("max_freq", number, 100.0)),
-        fourier_features=fields.get("num_fourier_feats", int, 20),
+        num_layers=fields.count("num_enc_layers", 4),
+        width=fields.count("hidden_size", 1024),
+        max_frequency=fields.positive("max_freq", 100.0),
+        fourier_features=fields.count("num_fourier_feats", 20),
     )
 
 
 def _scaling(fields: Fields) -> ActionScaling:
-    names = ("accel_mean", "accel_std", "curvature_mean", "curvature_std")
-    return ActionScaling(*(float(fields.get(name, (int, float))) for name in names))
+    return ActionScaling(
+        fields.number("accel_mean"),
+        fields.positive("accel_std"),
+        fields.number("curvature_mean"),
+        fields.positive("curvature_std"),
+    )

@@ -10,11 +10,15 @@ import torch
 from torch import Tensor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from rsd_planner.errors import ObservationError
+from rsd_planner.errors import ImageError, ObservationError
 from rsd_planner.scene.observation import RgbImage
-from rsd_planner.target.config import AlpamayoConfig, read_json
+from rsd_planner.target.config import AlpamayoConfig, Fields, read_json
 
-_SETTINGS = ("patch_size", "temporal_patch_size", "merge_size", "image_mean", "image_std")
+_PATCHES = {  # name here -> name in the VLM's vision_config
+    "patch_size": "patch_size",
+    "temporal_patch_size": "temporal_patch_size",
+    "merge_size": "spatial_merge_size",
+}
 
 
 @dataclass(frozen=True)
@@ -29,21 +33,34 @@ class ImagePatcher:
     """Resizes an image within the checkpoint's pixel limits and cuts it into patches."""
 
     def __init__(self, config: AlpamayoConfig, processor_dir: Path) -> None:
-        settings = read_json(processor_dir / "preprocessor_config.json")
-        kept: dict[str, Any] = {name: settings[name] for name in _SETTINGS if name in settings}
+        """Raises CheckpointError when a setting of `preprocessor_config.json` is missing or out of range."""
+        path = processor_dir / "preprocessor_config.json"
+        self._fields = Fields(path, read_json(path))
+        self._patches = {name: self._fields.count(name) for name in _PATCHES}
+        mean, std = self._fields.triple("image_mean"), self._fields.triple("image_std")
+        if min(std) <= 0:
+            raise self._fields.unfit("image_std", list(std), "more than 0")
         size = {"shortest_edge": config.min_pixels, "longest_edge": config.max_pixels}
-        self._processor = Qwen2VLImageProcessorPil(**kept, size=size)
+        self._processor = Qwen2VLImageProcessorPil(**self._patches, image_mean=mean, image_std=std, size=size)
+
+    def require(self, vision: Any) -> None:
+        """Raises CheckpointError unless the patches are those that `vision_config` of the base VLM says."""
+        for name, expected in _PATCHES.items():
+            found, wanted = self._patches[name], getattr(vision, expected)
+            if found != wanted:
+                raise self._fields.unfit(name, found, f"{wanted} as vision_config.{expected} of config.json beside it")
 
     def __call__(self, image: RgbImage) -> Patches:
         """Patches of one (H, W, 3) uint8 RGB image.
 
         Raises:
-            ObservationError: The image is no RGB image, or so thin that it cannot be resized.
+            ObservationError: The array is no RGB image.
+            ImageError: The image is so thin that it cannot be resized.
         """
         if image.ndim != 3 or image.shape[2] != 3 or image.dtype != "uint8" or min(image.shape) == 0:
             raise ObservationError(f"image is {image.dtype} {image.shape}, expected uint8 (height, width, 3)")
         try:
             batch = self._processor(images=[image], input_data_format="channels_last", return_tensors="pt")
         except ValueError as error:
-            raise ObservationError(f"image of {image.shape[1]}x{image.shape[0]} pixels: {error}") from None
+            raise ImageError(f"image of {image.shape[1]}x{image.shape[0]} pixels: {error}") from None
         return Patches(batch["pixel_values"], batch["image_grid_thw"].to(torch.int64))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding, Qwen3VLVisionRotaryEmbedding
 
-from rsd_planner.errors import CheckpointError
+from rsd_planner.errors import CheckpointError, one_line
 from rsd_planner.target.action_expert import ACTION_DIMS, ActionExpert, ActionInProjection, expert_config
 from rsd_planner.target.action_space import ActionScaling
 from rsd_planner.target.config import AlpamayoConfig, read_json
@@ -65,6 +65,20 @@ class AlpamayoNetwork(nn.Module):
                     setattr(parent, name, type(child)(child.config).to(device))
 
 
+def build_network(config: AlpamayoConfig, vlm_config: Qwen3VLConfig, processor_dir: Path) -> AlpamayoNetwork:
+    """The network that checkpoint and base VLM describe, without weights.
+
+    Raises:
+        CheckpointError: They describe none.
+    """
+    try:
+        return AlpamayoNetwork(config, vlm_config)
+    except Exception as error:  # transformers and torch have no error of their own for dimensions that make no sense
+        raise CheckpointError(
+            f"{config.path}, {processor_dir / 'config.json'}: no network has these dimensions ({one_line(error)})"
+        ) from error
+
+
 def read_vlm_config(config: AlpamayoConfig, processor_dir: Path) -> Qwen3VLConfig:
     """Dimensions of vision and text from the base VLM's directory, with the checkpoint's vocabulary size.
 
@@ -76,13 +90,22 @@ def read_vlm_config(config: AlpamayoConfig, processor_dir: Path) -> Qwen3VLConfi
     model_type = values.get("model_type") if isinstance(values, dict) else None
     if model_type != "qwen3_vl":
         raise CheckpointError(f"{path}: model_type is {model_type!r}, expected 'qwen3_vl'")
-    vlm_config = Qwen3VLConfig.from_dict(values)
+    try:
+        vlm_config = Qwen3VLConfig.from_dict(values)
+    except Exception as error:  # whatever transformers' checks of the fields raise
+        raise CheckpointError(f"{path}: not a usable configuration of a Qwen3-VL ({one_line(error)})") from error
+    vision = vlm_config.vision_config
+    if vision.num_heads < 1 or vision.hidden_size % vision.num_heads:
+        raise CheckpointError(
+            f"{path}: vision_config.num_heads is {vision.num_heads}, expected a divisor of the hidden size, "
+            f"{vision.hidden_size}"
+        )
     vlm_config.text_config.vocab_size = config.vocab_size
     for name in _EXPERT_SHARES:
         shared = getattr(vlm_config.text_config, name)
         if config.expert.get(name, shared) != shared:
             raise CheckpointError(
-                f"{config.path}: expert_cfg.{name} is {config.expert[name]}, expected {shared} as in the text model "
+                f"{config.path}: expert_cfg.{name} is {config.expert[name]!r}, expected {shared} as in the text model "
                 f"({path}): the expert reads the text model's KV cache layer by layer"
             )
     return vlm_config

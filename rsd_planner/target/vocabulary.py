@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rsd_planner.errors import CheckpointError
+from rsd_planner.errors import CheckpointError, one_line
 from rsd_planner.plan import ReasoningPart, TokenOrigin
 from rsd_planner.target.config import AlpamayoConfig
 
@@ -94,10 +94,13 @@ def load_vocabulary(config: AlpamayoConfig, processor_dir: Path) -> Vocabulary:
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(processor_dir), local_files_only=True, trust_remote_code=False)
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"{processor_dir}: no tokenizer could be loaded from there ({reason})") from None
+        raise CheckpointError(f"{processor_dir}: no tokenizer could be loaded from there ({one_line(error)})") from None
     if not tokenizer.is_fast:
         raise CheckpointError(f"{processor_dir}: expected tokenizer.json of a fast tokenizer")
+    if tokenizer.convert_tokens_to_ids(_IMAGE_PAD) is None:
+        raise CheckpointError(
+            f"{processor_dir}: the tokenizer has no {_IMAGE_PAD}, expected tokenizer.json of a Qwen3-VL"
+        )
 
     tokenizer.add_tokens([f"<i{i}>" for i in range(config.trajectory_size)])
     tokenizer.add_special_tokens({"additional_special_tokens": list(SPECIAL_TOKENS)})

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from rsd_planner.errors import CheckpointError, UnsupportedModelError
 from rsd_planner.target.alpamayo import AlpamayoTarget
+from rsd_planner.target.checkpoint import ModelDirectory
 
 EMBEDDING = "vlm.model.language_model.embed_tokens.weight"
 
@@ -159,6 +160,12 @@ def test_unknown_model_type(model: Path, value: object, said: str) -> None:
         ("vocab_size", None, "vocab_size is nothing, expected int"),
         ("vocab_size", "many", "vocab_size is 'many', expected int"),
         ("traj_vocab_size", 1000, "traj_vocab_size is 1000, expected at least 3000 future + 1000 history bins"),
+        ("traj_vocab_size", 10**12, "traj_vocab_size is 1000000000000, expected at most 4028: vocab_size is 5810"),
+        ("traj_token_start_idx", -5, "traj_token_start_idx is -5, expected at least 0"),
+        ("tokens_per_history_traj", 0, "tokens_per_history_traj is 0, only 48 is supported"),
+        ("min_pixels", 0, "min_pixels is 0, expected at least 1"),
+        ("max_pixels", 100, "max_pixels is 100, expected at least 163840"),
+        ("model_type", [], "model_type is [], expected one of"),
         ("expert_non_causal_attention", False, "expert_non_causal_attention is False"),
     ],
 )
@@ -167,9 +174,110 @@ def test_config_field(model: Path, field: str, value: object, said: str) -> None
     expect(model, "config.json", said)
 
 
-def test_nested_config_field(model: Path) -> None:
-    edit(model / "checkpoint" / "config.json", lambda c: c["action_space_cfg"].update(dt=0.2))
-    expect(model, "action_space_cfg.dt is 0.2", "0.1")
+@pytest.mark.parametrize(
+    ("section", "field", "value", "said"),
+    [
+        ("action_space_cfg", "dt", 0.2, "is 0.2, only 0.1 is supported"),
+        ("action_space_cfg", "n_waypoints", 32, "is 32, only 64 is supported"),
+        ("action_space_cfg", "accel_mean", float("nan"), "is nan, expected a finite number"),
+        ("action_space_cfg", "curvature_std", 0, "is 0.0, expected more than 0"),
+        ("diffusion_cfg", "num_inference_steps", 0, "is 0, expected at least 1"),
+        ("hist_traj_tokenizer_cfg", "num_bins", 1, "is 1, expected at least 2"),
+        ("hist_traj_tokenizer_cfg", "ego_xyz_min", ["a", "b", "c"], "is ['a', 'b', 'c'], expected three numbers"),
+        ("hist_traj_tokenizer_cfg", "ego_xyz_min", [4, 4, 10], "expected less than ego_xyz_max"),
+        ("action_in_proj_cfg", "hidden_size", -1, "is -1, expected at least 1"),
+        ("action_in_proj_cfg", "max_freq", 0, "is 0.0, expected more than 0"),
+    ],
+)
+def test_nested_config_field(model: Path, section: str, field: str, value: object, said: str) -> None:
+    edit(model / "checkpoint" / "config.json", lambda c: c[section].update({field: value}))
+    expect(model, "checkpoint/config.json", f"{section}.{field} {said}" if said.startswith("is") else said)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("hidden_size", "wide"), ("hidden_size", -4), ("hidden_act", "nope"), ("num_attention_heads", 0)],
+)
+def test_expert_that_cannot_be_built(model: Path, field: str, value: object) -> None:
+    edit(model / "checkpoint" / "config.json", lambda c: c["expert_cfg"].update({field: value}))
+    expect(model, "checkpoint/config.json", "no network has these dimensions")
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value", "said"),
+    [
+        ("text_config", "hidden_size", "64", "'hidden_size' expected int"),
+        ("text_config", "head_dim", 15, "head_dim"),
+        ("text_config", "rope_scaling", "x", "rope_parameters"),
+        ("vision_config", "depth", None, "'depth' expected int"),
+        ("vision_config", "num_heads", 3, "vision_config.num_heads is 3, expected a divisor of the hidden size, 32"),
+        ("text_config", "num_key_value_heads", 0, "no network has these dimensions"),
+    ],
+)
+def test_vlm_config_field(model: Path, section: str, field: str, value: object, said: str) -> None:
+    edit(model / "processor" / "config.json", lambda c: c[section].update({field: value}))
+    expect(model, "processor/config.json", said)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("patch_size", 14, "patch_size is 14, expected 16 as vision_config.patch_size"),
+        ("merge_size", 3, "merge_size is 3, expected 2 as vision_config.spatial_merge_size"),
+        ("patch_size", None, "patch_size is nothing, expected int"),
+        ("image_mean", [0.5], "image_mean is [0.5], expected three numbers"),
+        ("image_std", [0, 0, 0], "image_std is [0.0, 0.0, 0.0], expected more than 0"),
+    ],
+)
+def test_preprocessor_field(model: Path, field: str, value: object, said: str) -> None:
+    edit(model / "processor" / "preprocessor_config.json", lambda c: c.update({field: value}))
+    expect(model, "preprocessor_config.json", said)
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "surplus"),
+    [
+        ("text_config", {"num_hidden_layers": 3}, ".layers.3."),
+        ("text_config", {"num_hidden_layers": 0}, ".layers.0."),
+        ("vision_config", {"depth": 2}, "visual.blocks.2."),
+        ("vision_config", {"deepstack_visual_indexes": [0, 1]}, "deepstack_merger_list.2."),
+    ],
+)
+def test_a_checkpoint_of_a_deeper_model_is_not_cut(
+    model: Path, section: str, change: dict[str, Any], surplus: str
+) -> None:
+    edit(model / "processor" / "config.json", lambda c: c[section].update(change))
+    expect(model, surplus, "has no place in a model of the dimensions")
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.float8_e4m3fn, torch.complex64])
+def test_weights_that_are_no_plain_floats(model: Path, dtype: torch.dtype) -> None:
+    path = model / "checkpoint" / "model.safetensors"
+    save_file({name: tensor.to(dtype) for name, tensor in load_file(path).items()}, path)
+    expect(model, "model.safetensors", "expected one of F32, BF16, F16")
+
+
+@pytest.mark.parametrize("file", ["../../etc/passwd", "/etc/passwd", ".", "", 5, None])
+def test_an_index_names_only_files_beside_it(model: Path, file: object) -> None:
+    weight_map = split_into_shards(model / "checkpoint")
+    index = {"weight_map": dict.fromkeys(weight_map, file)}
+    (model / "checkpoint" / "model.safetensors.index.json").write_text(json.dumps(index))
+    expect(model, "model.safetensors.index.json", repr(file), "expected a file beside the index")
+
+
+def test_json_of_endless_depth(model: Path) -> None:
+    (model / "checkpoint" / "config.json").write_text("[" * 200_000)
+    expect(model, "config.json", "not readable as JSON")
+
+
+def test_notice_that_is_no_text(model: Path) -> None:
+    (model / "NOTICE.txt").write_bytes(b"\xff research only")
+    assert ModelDirectory.find(model).notice == "\ufffd research only"
+
+
+def test_draft_that_is_a_file(model: Path) -> None:
+    (model / "draft").write_text("")
+    assert ModelDirectory.find(model).draft == model / "draft"
 
 
 def test_expert_must_share_the_cache(model: Path) -> None:
@@ -203,6 +311,11 @@ def test_tokenizer_of_another_size(model: Path) -> None:
 def test_special_ids_that_disagree(model: Path) -> None:
     edit(model / "checkpoint" / "config.json", lambda c: c["traj_token_ids"].update(future_start=5795))
     expect(model, "<|traj_future_start|>", "5794", "5795", "traj_token_ids.future_start")
+
+
+def test_no_tokenizer_json(model: Path) -> None:
+    (model / "processor" / "tokenizer.json").unlink()
+    expect(model, "processor", "<|image_pad|>", "expected tokenizer.json of a Qwen3-VL")
 
 
 def test_damaged_tokenizer(model: Path) -> None:
