@@ -51,7 +51,7 @@ MEANINGS = {
         "<input>: age of the newest stamp [s]": "by the node's clock",
         "<input>: received": "messages",
         "<input>: dropped": "missing by the stamps of those that came: an interval of n usual periods (median of 21) "
-        "has n - 1 missing",
+        "has n - 1 missing; more than 10 s count as a stop",
         "<input>: out of order": "with the stamp of the one before or an earlier one",
         "<input>: rejected": "that cannot be used",
         "<input>: last error": "why the last of those was rejected",

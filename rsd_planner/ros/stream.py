@@ -16,6 +16,7 @@ INTERVALS = 21  # between stamps, that the period is the median of
 MIN_INTERVALS = 5
 GAP_PERIODS = 1.5  # an interval longer than this many periods is a gap
 RESTART_NS = 1_000_000_000  # stamps that go back further begin anew
+STOP_NS = 10_000_000_000  # a longer interval is no gap: the stream had stopped
 
 
 class Trouble(NamedTuple):
@@ -55,12 +56,12 @@ class Stream:
         """Note a message.
 
         Drops are counted from stamps: the period is the median of the last 21 intervals (known from the fifth on), and
-        an interval of n periods, rounded, has n - 1 messages missing.
+        an interval of n periods, rounded, has n - 1 messages missing. Intervals of more than 10 s count as a stop.
         """
         self.received += 1
         self._arrivals.append(time.monotonic())
         interval_ns = 0 if self.newest_ns is None else message_stamp_ns - self.newest_ns
-        if self.newest_ns is None or interval_ns < -RESTART_NS:
+        if self.newest_ns is None or not -RESTART_NS <= interval_ns <= STOP_NS:
             self._intervals.clear()
         elif interval_ns <= 0:
             self.out_of_order += 1

@@ -50,6 +50,12 @@ def test_a_bag_that_loops_begins_anew(stream):
     assert stream.newest_ns == stamps[-1]
 
 
+def test_a_stop_and_a_jump_ahead_are_no_drops(stream):
+    send(stream, np.arange(100) * PERIOD)
+    send(stream, 3600 * 10**9 + np.arange(100) * PERIOD)
+    assert (stream.received, stream.dropped, stream.out_of_order) == (200, 0, 0)
+
+
 def test_a_change_of_rate_is_no_endless_drop(stream):
     send(stream, np.arange(100) * PERIOD)
     send(stream, 100 * PERIOD + np.arange(100) * 3 * PERIOD)
