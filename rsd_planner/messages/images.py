@@ -38,14 +38,15 @@ RAW_ENCODINGS = {  # 16 bits per channel are reduced to 8; all of their range co
     "uyvy": RawEncoding(2, cv2.COLOR_YUV2RGB_UYVY, 1, 2),  # the name of yuv422 since ROS 2 Iron
     "yuv422_yuy2": RawEncoding(2, cv2.COLOR_YUV2RGB_YUY2, 1, 2),
     "yuyv": RawEncoding(2, cv2.COLOR_YUV2RGB_YUY2, 1, 2),  # the name of yuv422_yuy2 since ROS 2 Iron
-    "bayer_rggb8": RawEncoding(1, cv2.COLOR_BayerRGGB2RGB),
-    "bayer_bggr8": RawEncoding(1, cv2.COLOR_BayerBGGR2RGB),
-    "bayer_gbrg8": RawEncoding(1, cv2.COLOR_BayerGBRG2RGB),
-    "bayer_grbg8": RawEncoding(1, cv2.COLOR_BayerGRBG2RGB),
-    "bayer_rggb16": RawEncoding(1, cv2.COLOR_BayerRGGB2RGB, 2),
-    "bayer_bggr16": RawEncoding(1, cv2.COLOR_BayerBGGR2RGB, 2),
-    "bayer_gbrg16": RawEncoding(1, cv2.COLOR_BayerGBRG2RGB, 2),
-    "bayer_grbg16": RawEncoding(1, cv2.COLOR_BayerGRBG2RGB, 2),
+    # OpenCV names a pattern by the second and third pixel of its second row: BG is rggb.
+    "bayer_rggb8": RawEncoding(1, cv2.COLOR_BayerBG2RGB),
+    "bayer_bggr8": RawEncoding(1, cv2.COLOR_BayerRG2RGB),
+    "bayer_gbrg8": RawEncoding(1, cv2.COLOR_BayerGR2RGB),
+    "bayer_grbg8": RawEncoding(1, cv2.COLOR_BayerGB2RGB),
+    "bayer_rggb16": RawEncoding(1, cv2.COLOR_BayerBG2RGB, 2),
+    "bayer_bggr16": RawEncoding(1, cv2.COLOR_BayerRG2RGB, 2),
+    "bayer_gbrg16": RawEncoding(1, cv2.COLOR_BayerGR2RGB, 2),
+    "bayer_grbg16": RawEncoding(1, cv2.COLOR_BayerGB2RGB, 2),
 }
 
 

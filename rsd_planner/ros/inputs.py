@@ -105,7 +105,10 @@ class Inputs:
             return find_trouble(self._node, stream, topic, subscription.qos_profile)
 
         def on_incompatible_qos(_: Any) -> None:
-            self._node.get_logger().warning(trouble().sentence)
+            kind, sentence = trouble()
+            if kind != "incompatible QoS":  # there is another publisher, one that fits
+                sentence = f"nothing is received from a publisher of {stream.topic} whose QoS is incompatible"
+            self._node.get_logger().warning(sentence)
 
         try:
             subscription = self._node.create_subscription(
