@@ -34,7 +34,7 @@ def main() -> None:
     spinning.start()
     stop.wait()
     node.leave()
-    executor.create_task(_finish, node, finished)
+    executor.create_task(finish, node, finished)
     spinning.join(FINISH_TIMEOUT_S)
     if spinning.is_alive() or node.abandoned:
         # A thread is deep inside the model: it cannot be interrupted, and must not hold up the exit.
@@ -50,7 +50,7 @@ def spin(executor: Executor, node: PlannerNode, finished: threading.Event) -> No
         spin_once(executor, node)
 
 
-def _finish(node: PlannerNode, finished: threading.Event) -> None:
+def finish(node: PlannerNode, finished: threading.Event) -> None:
     try:
         node.finish()
     finally:

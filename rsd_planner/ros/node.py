@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from lifecycle_msgs.srv import ChangeState
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
@@ -76,6 +77,9 @@ class PlannerNode(LifecycleNodeMixin, Node):  # type: ignore[misc]  # rclpy is t
         # Reentrant, so that services are answered in the middle of a transition.
         transitions = ReentrantCallbackGroup()
         LifecycleNodeMixin.__init__(self, callback_group=transitions)
+        for service in self.services:
+            if service.srv_type is ChangeState:
+                service.callback = functools.partial(self._on_change_state, service.callback)
         self._load = load
         self._session: PlanningSession | None = None
         self._configuring = False
@@ -194,6 +198,15 @@ class PlannerNode(LifecycleNodeMixin, Node):  # type: ignore[misc]  # rclpy is t
         self.abandoned = not session.close(RELEASE_TIMEOUT_S)
         if self.abandoned:
             self.get_logger().warning("the model is still busy: it is released when it is done")
+
+    def _on_change_state(self, change_state: Callable[..., Any], request: Any, response: Any) -> Any:
+        """Refuse a transition that is not possible; before Kilted rclpy raises there and leaves the caller waiting."""
+        try:
+            return change_state(request, response)
+        except Exception as error:
+            self.get_logger().error(f"transition {request.transition.id or request.transition.label!r}: {error}")
+            response.success = False
+            return response
 
     def _start_by_itself(self) -> None:
         self.destroy_timer(self._autostart)

@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+from conftest import MODEL_PYTHON
 from ros_peer import ACTIVATE, CLEANUP, CONFIGURE, STEP_NS
 
 from rsd_planner.worker.server import load_planner
@@ -91,7 +92,7 @@ def test_an_interpreter_without_the_model_s_packages_fails_configure_in_one_line
     assert peer.set_parameter("model_python", "/no/such/python").successful
     assert not peer.transition(CONFIGURE)
     peer.until(lambda: "'model_python': found '/no/such/python'" in peer.message("model"))
-    assert peer.set_parameter("model_python", sys.executable).successful
+    assert peer.set_parameter("model_python", MODEL_PYTHON or sys.executable).successful
     assert peer.transition(CONFIGURE)
     peer.until(lambda: worker_of(peer))
     worker = worker_of(peer)
