@@ -18,6 +18,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from rsd_planner.evaluation import theme
+from rsd_planner.evaluation.plots import VEHICLE_LENGTH_M, VEHICLE_WIDTH_M
 from rsd_planner.messages.markers import AMBER, FULL_GREEN_MPS, RIBBON_WIDTH_M, speed_colour, words_by_origin
 from rsd_planner.model_info import ModelInfo
 from rsd_planner.plan import WAYPOINTS, Plan
@@ -28,7 +29,6 @@ BACKGROUND = "#202226"  # as in config/rsd_planner.rviz
 INK, MUTED, GRID, RECORDED, HISTORY = (
     theme.COLOURS[name][1] for name in ("ink", "muted", "grid", "recorded", "history")
 )
-VEHICLE_M = (4.8, 1.9)
 LEFT_TO_RIGHT = (3, 0, 1, 6, 2, 5, 4)  # camera ids as one sees them standing in the vehicle; rear last
 NAMES = ("front left", "front", "front right", "rear left", "rear", "rear right", "front tele")
 MARGIN_M = 4.0
@@ -84,8 +84,8 @@ def _draw_from_above(figure: SubFigure, shown: Shown) -> None:
     """x forward to the right, y left upwards, metres in the frame of t0."""
     plan, history = shown.plan, shown.observation.history.positions
     axes = figure.subplots()
-    corner = (-VEHICLE_M[0] / 2, -VEHICLE_M[1] / 2)
-    axes.add_patch(Rectangle(corner, *VEHICLE_M, fill=False, ec=INK, lw=1.4, zorder=4))
+    corner = (-VEHICLE_LENGTH_M / 2, -VEHICLE_WIDTH_M / 2)
+    axes.add_patch(Rectangle(corner, VEHICLE_LENGTH_M, VEHICLE_WIDTH_M, fill=False, ec=INK, lw=1.4, zorder=4))
     axes.plot(history[:, 0], history[:, 1], ".-", color=HISTORY, lw=1.2, ms=5, label="ego history, 1.5 s")
     if len(shown.future):
         axes.plot(*shown.future[:, :2].T, "--", color=RECORDED, lw=2, zorder=3, label="what the vehicle then did")
