@@ -143,7 +143,7 @@ def test_the_fast_dds_profile_is_loaded_and_makes_a_large_segment(tmp_path):
     script = tmp_path / "segments.py"
     script.write_text(
         "import pathlib, rclpy\n"
-        "def sizes(): return {p.name: p.stat().st_size for p in pathlib.Path('/dev/shm').glob('fastdds_*')}\n"
+        "def sizes(): return {p.name: p.stat().st_size for p in pathlib.Path('/dev/shm').glob('fast*')}\n"
         "before = sizes(); rclpy.init(); node = rclpy.create_node('camera')\n"
         "print(max(size for name, size in sizes().items() if name not in before))\n"
         "node.destroy_node(); rclpy.shutdown()\n"
