@@ -67,8 +67,8 @@ MEANINGS = {
         "outdated": "results from before a reset, a deactivation or a jump of time: never published",
         "closed by the deadline": "plans whose reasoning was closed by `reasoning_deadline`",
         "withheld: <reason>": "frames of the reference camera without a plan, by reason (see troubleshooting.md)",
-        "<time> p50 [ms]": "median of `inference` (in the worker), `t0 to publishing` and `overhead` (from the input to "
-        "publishing, less the worker), last 100 plans",
+        "<time> p50 [ms]": "median of `inference` (in the worker), `t0 to publishing` and `overhead` (from the input "
+        "to publishing, less the worker), last 100 plans",
         "<time> p95 [ms]": "95th percentile of the same",
         "last t0 [ns]": "of the last plan",
         "last sequence": "of the last plan",
