@@ -125,6 +125,7 @@ def _inference(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]
     values.update({f"withheld: {reason}": count for reason, count in sorted(statistics.withheld.items())})
     values.update(_percentiles("inference", statistics.inference_s))
     values.update(_percentiles("t0 to publishing", statistics.latency_s))
+    values.update(_percentiles("overhead", statistics.overhead_s, digits=1))
     if statistics.last_plan is not None:
         values["last t0 [ns]"] = statistics.last_plan.stamp_ns
         values["last sequence"] = statistics.last_plan.sequence
@@ -144,11 +145,11 @@ def _inference(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]
     return OK, "planning" if statistics.plans else "no plan yet", values
 
 
-def _percentiles(name: str, seconds: Sequence[float]) -> dict[str, object]:
+def _percentiles(name: str, seconds: Sequence[float], digits: int = 0) -> dict[str, object]:
     if not seconds:
         return {}
     p50, p95 = np.percentile(np.asarray(seconds), [50, 95])
-    return {f"{name} p50 [ms]": f"{p50 * 1e3:.0f}", f"{name} p95 [ms]": f"{p95 * 1e3:.0f}"}
+    return {f"{name} p50 [ms]": f"{p50 * 1e3:.{digits}f}", f"{name} p95 [ms]": f"{p95 * 1e3:.{digits}f}"}
 
 
 def _model(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]:

@@ -31,13 +31,16 @@ class PlanStatistics:
     last_plan: Plan | None = None
     inference_s: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))  # t0 to publishing
+    overhead_s: deque[float] = field(
+        default_factory=lambda: deque(maxlen=WINDOW)
+    )  # input to publishing, less the model
     passes: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))  # verify passes of each plan
     verified_tokens: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))  # committed by them
     routine_share: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     frames_encoded: int = 0
     frames_reused: int = 0
 
-    def published(self, plan: Plan, seconds: float, latency_s: float) -> None:
+    def published(self, plan: Plan, seconds: float, latency_s: float, overhead_s: float) -> None:
         """Note a plan that went out."""
         self.plans += 1
         self.last_plan = plan
@@ -45,6 +48,7 @@ class PlanStatistics:
         self.last_withheld = None
         self.inference_s.append(seconds)
         self.latency_s.append(latency_s)
+        self.overhead_s.append(overhead_s)
         self.passes.append(len(plan.tokens_per_pass))
         self.verified_tokens.append(sum(plan.tokens_per_pass))
         self.routine_share.append(plan.routine_share)

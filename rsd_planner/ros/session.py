@@ -71,6 +71,7 @@ class PlanningSession:
         self._last_skip: Withheld | None = None
         self._idle_since = time.monotonic()
         self._last_log: tuple[str, float] = ("", 0.0)
+        self._submitting_s = 0.0  # what it took to choose and hand over the observation under way
         self._lost = ""  # why there is no worker, as last logged
         with ExitStack() as resources:
             self.publishers = PlanPublishers(node, parameters, model.notice)
@@ -165,6 +166,7 @@ class PlanningSession:
 
     def _plan_newest(self) -> None:
         """Hand the newest observation to the worker, once per t0."""
+        began = time.monotonic()
         if not self.active or not self._waiting or self.worker.busy_s is not None:
             return
         if not self.worker.ready:
@@ -193,6 +195,7 @@ class PlanningSession:
         self.worker.submit(
             Job(observed, self._sequence, self._generation, self.inputs.odometry_frame_id, self.inputs.vehicle_frame_id)
         )
+        self._submitting_s = time.monotonic() - began
 
     def _publish(self, outcome: Outcome) -> Withheld | None:
         if isinstance(outcome.result, Exception):
@@ -203,8 +206,11 @@ class PlanningSession:
             reason, _, detail = refused.partition(": ")
             return Withheld(reason.replace(" ", "_"), detail)
         latency_s = (self.now_ns() - plan.stamp_ns) / 1e9
+        began = time.monotonic()
         self.publishers.publish(plan, outcome.job, outcome.seconds, latency_s)
-        self.statistics.published(plan, outcome.seconds, latency_s)
+        publishing_s = time.monotonic() - began
+        overhead_s = self._submitting_s + outcome.round_trip_s - outcome.seconds + publishing_s
+        self.statistics.published(plan, outcome.seconds, latency_s, overhead_s)
         return None
 
     def _describe_failure(self, error: Exception) -> Withheld:

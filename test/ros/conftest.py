@@ -15,7 +15,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # small models are slowed down by threads t
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.parameter import Parameter
-from ros_peer import MODEL, Peer
+from ros_peer import MODEL, MODEL_PYTHON, Peer
 from ros_process import Program
 
 from rsd_planner.ros.main import finish, spin
@@ -31,8 +31,6 @@ DEFAULTS = {
     "worker": "thread",  # starts within a second
 }
 
-# Where the tests' own interpreter has no PyTorch (ROS 2 Humble's does not): one that has.
-MODEL_PYTHON = os.environ.get("MODEL_PYTHON", "")
 if MODEL_PYTHON:
     DEFAULTS.update(worker="process", model_python=MODEL_PYTHON)
 

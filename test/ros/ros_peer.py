@@ -1,5 +1,6 @@
 """The world around a node under test: it drives straight on at constant speed, and listens."""
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path as FilePath
@@ -21,6 +22,8 @@ from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
 MODEL = FilePath(__file__).parents[1] / "golden" / "alpamayo_r1"
+# Where the tests' own interpreter has no PyTorch (ROS 2 Humble's does not): one that has.
+MODEL_PYTHON = os.environ.get("MODEL_PYTHON", "")
 SPEED_MPS = 10.0
 STEP_NS = 100_000_000
 PLANNER = "/rsd_planner"

@@ -6,8 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
-from conftest import MODEL_PYTHON
-from ros_peer import ACTIVATE, CLEANUP, CONFIGURE, STEP_NS
+from ros_peer import ACTIVATE, CLEANUP, CONFIGURE, MODEL_PYTHON, STEP_NS
 
 from rsd_planner.worker.server import load_planner
 
