@@ -3,7 +3,7 @@
 #   TORCH_INDEX=...  a further package index for PyTorch, such as its CPU builds
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint clean help setup
+.PHONY: demo test soak lint clean help setup
 
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
@@ -26,6 +26,9 @@ demo: $(STAMP)  ## play the bundled bag through the node, then evaluate it; writ
 
 test: lint  ## ruff, mypy and all tests
 	$(BIN)/python -m pytest
+
+soak: $(STAMP)  ## the node on a looping recording with dropped frames and resets, for SECONDS=1200
+	$(BIN)/python test/ros/soak.py --seconds $(or $(SECONDS),1200)
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
