@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -66,7 +67,7 @@ def evaluate(
     Writes plans.jsonl, summary.json, index.html and, per recording, an MCAP with the plans beside the inputs.
     """
     cameras = _cameras(camera or [])
-    try:
+    with _interruptible():
         from rich.console import Console
 
         from rsd_planner.demo.model import demo_model_dir
@@ -78,9 +79,6 @@ def evaluate(
         settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
         request = Request(bags, model or demo_model_dir(), out, settings, stride, cameras, odometry)
         result = run(request, Console(stderr=True))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
     print_digest(result, Console())
     print(f"wrote {out / 'index.html'}")
     if result.stopped:
@@ -105,13 +103,15 @@ def view(
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
 ) -> None:
     """Draw one plan: the cameras, the scene from above with history and path, the reasoning."""
-    from rsd_planner.demo.model import demo_model_dir
-    from rsd_planner.evaluation.view import ViewRequest
-    from rsd_planner.evaluation.view import view as run
-    from rsd_planner.planner import PlannerSettings
+    cameras = _cameras(camera or [])
+    with _interruptible():
+        from rsd_planner.demo.model import demo_model_dir
+        from rsd_planner.evaluation.view import ViewRequest
+        from rsd_planner.evaluation.view import view as run
+        from rsd_planner.planner import PlannerSettings
 
-    settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
-    shown = run(ViewRequest(bag, at, out, model or demo_model_dir(), settings, _cameras(camera or []), odometry))
+        settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
+        shown = run(ViewRequest(bag, at, out, model or demo_model_dir(), settings, cameras, odometry))
     print(f"t0 {shown.plan.stamp_ns * 1e-9:.3f} s: {shown.plan.reasoning or '(no reasoning)'}\nwrote {out}")
 
 
@@ -120,10 +120,22 @@ def check_target(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder laid out like one of test/golden.")],
 ) -> None:
     """Compare a checkpoint, as loaded here, with recorded outputs of the public implementation."""
-    from rsd_planner.evaluation.check_target import run
+    with _interruptible():
+        from rsd_planner.evaluation.check_target import run
 
-    if not run(directory):
+        good = run(directory)
+    if not good:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C has an exit code of its own: typer's would be 1, which is check-target's verdict."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def _cameras(flags: Sequence[str]) -> dict[int, str]:
@@ -131,9 +143,11 @@ def _cameras(flags: Sequence[str]) -> dict[int, str]:
     cameras: dict[int, str] = {}
     for flag in flags:
         number, separator, topic = flag.partition("=")
-        if not separator or not number.isdecimal() or not topic:
+        if not separator or not (number.isascii() and number.isdecimal()) or not topic:
             raise ParameterError(f"--camera {flag}: expected ID=TOPIC, such as 1=/camera/front/image/compressed")
         if int(number) in cameras:
             raise ParameterError(f"--camera {flag}: camera {number} is given twice")
+        if topic in cameras.values():
+            raise ParameterError(f"--camera {flag}: {topic} is given twice; each camera has a topic of its own")
         cameras[int(number)] = topic
     return cameras

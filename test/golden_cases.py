@@ -14,4 +14,4 @@ V1_5 = GOLDEN / "alpamayo_1_5"
 
 def golden_case(directory: Path, number: int) -> GoldenCase:
     entry = read_json(directory / "cases.json")["cases"][number]
-    return GoldenCase.read(directory / f"case_{number}.npz", entry["frames_per_camera"], entry["nav_text"])
+    return GoldenCase.read(directory / f"case_{number}.npz", entry["nav_text"])

@@ -14,7 +14,7 @@ from rosbags.interfaces import Connection
 from rosbags.typesys import Stores, get_typestore
 from rosbags.typesys.store import Typestore
 
-from rsd_planner.errors import BagError
+from rsd_planner.errors import BagError, one_line
 from rsd_planner.evaluation.topics import Topic
 
 BAG_SUFFIXES = (".mcap", ".db3", ".bag")
@@ -90,6 +90,8 @@ def open_bag(path: Path) -> Iterator[Bag]:
     """
     if not path.exists():
         raise BagError(f"{path}: does not exist; expected {EXPECTED}")
+    if not path.is_dir() and not path.is_file():
+        raise BagError(f"{path}: neither a file nor a directory; expected {EXPECTED}")
     if path.is_dir() and not (path / "metadata.yaml").is_file():
         raise BagError(
             f"{path}: a directory without metadata.yaml (`ros2 bag reindex` restores it); expected {EXPECTED}"
@@ -116,8 +118,12 @@ def _explained(path: Path) -> Iterator[None]:
     """
     try:
         yield
+    except OSError as error:
+        raise BagError(f"{path}: cannot be read: {error.strerror or one_line(error)}") from error
     except Exception as error:
-        text = str(error) or type(error).__name__
+        text = one_line(error)
+        if not type(error).__module__.startswith("rosbags"):
+            text = f"it is damaged ({type(error).__name__}: {text})"
         if "end magic" in text:  # rosbags' words for an MCAP whose recorder never closed it
             text += " The file is truncated; `mcap recover` saves what it still holds."
         raise BagError(f"{path}: cannot be read: {text}") from error

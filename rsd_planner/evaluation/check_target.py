@@ -6,26 +6,29 @@ of them at every stage in float32. What each array means is written in test/gold
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from rsd_planner.decoding.logits import Sampling
 from rsd_planner.decoding.loop import decode
 from rsd_planner.decoding.reasoning import Closing
-from rsd_planner.errors import CheckpointError
-from rsd_planner.scene.observation import STEP_NS, EgoHistory, Frame, Observation, Pose
+from rsd_planner.errors import CheckpointError, one_line
+from rsd_planner.plan import WAYPOINTS
+from rsd_planner.scene.observation import HISTORY_STEPS, STEP_NS, EgoHistory, Frame, Observation, Pose
+from rsd_planner.target.action_expert import ACTION_DIMS
 from rsd_planner.target.action_space import roll_out, solve_v0
-from rsd_planner.target.alpamayo import AlpamayoTarget
-from rsd_planner.target.config import read_json
+from rsd_planner.target.alpamayo import AlpamayoTarget, Prompt
+from rsd_planner.target.config import FRAMES_PER_CAMERA, TRAINED_CAMERAS, Fields, read_json
 
 # Largest difference allowed per quantity; 0 stands for exact equality.
 BOUNDS = {
@@ -44,6 +47,27 @@ BOUNDS = {
     "v0 (m/s)": 1e-4,
 }
 _MAX_TOKENS = 256
+# What a case must hold: the kind of number, and the shape, where None is any length.
+_ARRAYS: dict[str, tuple[type, tuple[int | None, ...]]] = {
+    "image_cells": (np.uint8, (None, None, None, 3)),
+    "camera_indices": (np.integer, (None,)),
+    "ego_history_xyz": (np.floating, (HISTORY_STEPS, 3)),
+    "ego_history_rot": (np.floating, (HISTORY_STEPS, 3, 3)),
+    "noise": (np.float32, (WAYPOINTS, ACTION_DIMS)),
+    "prompt_ids": (np.integer, (None,)),
+    "fused_ids": (np.integer, (None,)),
+    "position_ids": (np.integer, (3, None)),
+    "rope_delta": (np.integer, (1,)),
+    "pixel_values_head": (np.floating, (None, None)),
+    "prefill_last_logits": (np.floating, (None,)),
+    "prefill_last_hidden": (np.floating, (None, None)),
+    "generated_ids": (np.integer, (None,)),
+    "velocities": (np.floating, (None, WAYPOINTS, ACTION_DIMS)),
+    "actions": (np.floating, (WAYPOINTS, ACTION_DIMS)),
+    "pred_xyz": (np.floating, (WAYPOINTS, 3)),
+    "v0": (np.floating, ()),
+}
+_INPUTS = ("ego_history_xyz", "ego_history_rot", "noise")
 
 Differences = dict[str, float]
 
@@ -56,30 +80,55 @@ class GoldenCase:
     observation: Observation
 
     @classmethod
-    def read(cls, path: Path, frames_per_camera: int, route: str | None) -> GoldenCase:
-        """Raises CheckpointError when the file is missing, damaged or lacks an array."""
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                recorded = {name: file[name] for name in file.files}
-            cells = recorded["image_cells"]
-            images = np.repeat(np.repeat(cells, 40, axis=1), 40, axis=2)
-            cameras = {
-                int(camera): tuple(
-                    Frame.from_image((j - frames_per_camera + 1) * STEP_NS, images[i * frames_per_camera + j])
-                    for j in range(frames_per_camera)
-                )
-                for i, camera in enumerate(recorded["camera_indices"])
-            }
-            history = EgoHistory(
-                recorded["ego_history_xyz"].astype(np.float64),
-                recorded["ego_history_rot"].astype(np.float64),
-                Pose(np.zeros(3), np.eye(3)),
+    def read(cls, path: Path, route: str | None) -> GoldenCase:
+        """Raises CheckpointError when the file is missing, damaged, or an array is missing or of another shape."""
+        recorded = _read_arrays(path)
+        cells, camera_ids = recorded["image_cells"], recorded["camera_indices"].tolist()
+        if not set(camera_ids) <= set(TRAINED_CAMERAS):
+            raise CheckpointError(f"{path}: camera_indices are {camera_ids}, expected some of {list(TRAINED_CAMERAS)}")
+        if len(cells) != (count := FRAMES_PER_CAMERA * len(camera_ids)):
+            raise CheckpointError(
+                f"{path}: image_cells holds {len(cells)} images, expected {count}: {FRAMES_PER_CAMERA} per camera"
             )
-        except KeyError as error:
-            raise CheckpointError(f"{path}: array {error} is missing") from None
-        except (OSError, ValueError, BadZipFile, IndexError) as error:
-            raise CheckpointError(f"{path}: not a readable case ({error})") from None
+        images = np.repeat(np.repeat(cells, 40, axis=1), 40, axis=2)
+        frames = [
+            Frame.from_image((i % FRAMES_PER_CAMERA - FRAMES_PER_CAMERA + 1) * STEP_NS, image)
+            for i, image in enumerate(images)
+        ]
+        cameras = {
+            camera_id: tuple(frames[i * FRAMES_PER_CAMERA : (i + 1) * FRAMES_PER_CAMERA])
+            for i, camera_id in enumerate(camera_ids)
+        }
+        history = EgoHistory(
+            recorded["ego_history_xyz"].astype(np.float64),
+            recorded["ego_history_rot"].astype(np.float64),
+            Pose(np.zeros(3), np.eye(3)),
+        )
         return cls(recorded, Observation(0, cameras, history, route))
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of `_ARRAYS`, checked."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            recorded = {name: file[name] for name in _ARRAYS if name in file.files}
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such file") from None
+    except Exception as error:  # zipfile, zlib and NumPy each have their own for bytes that are no .npz
+        raise CheckpointError(f"{path}: not a readable .npz file ({one_line(error)})") from None
+    for name, (kind, shape) in _ARRAYS.items():
+        if name not in recorded:
+            raise CheckpointError(f"{path}: array {name} is missing")
+        array = recorded[name]
+        fits = array.ndim == len(shape) and all(n == m if m else n > 0 for n, m in zip(array.shape, shape, strict=True))
+        if not fits or not np.issubdtype(array.dtype, kind):
+            wanted = ", ".join(str(n) if n else "any" for n in shape)
+            raise CheckpointError(
+                f"{path}: array {name} is {array.dtype} of shape {array.shape}, expected {kind.__name__} of ({wanted})"
+            )
+        if name in _INPUTS and not np.isfinite(array).all():
+            raise CheckpointError(f"{path}: array {name} holds a value that is not finite")
+    return recorded
 
 
 def compare(target: AlpamayoTarget, case: GoldenCase) -> Differences:
@@ -95,12 +144,12 @@ def compare(target: AlpamayoTarget, case: GoldenCase) -> Differences:
     }
     step = target.prefill(prompt)
     differences["prefill logits (relative)"] = _relative(step.logits[-1], recorded["prefill_last_logits"])
-    differences["prefill hidden states (relative)"] = _hidden_difference(target, case, step.features)
+    differences["prefill hidden states (relative)"] = _hidden_difference(target, prompt, step.features, recorded)
     differences |= _compare_decoding(target, case, prompt)
     return differences
 
 
-def _compare_decoding(target: AlpamayoTarget, case: GoldenCase, prompt: Any) -> Differences:
+def _compare_decoding(target: AlpamayoTarget, case: GoldenCase, prompt: Prompt) -> Differences:
     recorded, history = case.recorded, case.observation.history
     words = target.vocabulary
     reasoning = decode(
@@ -135,17 +184,19 @@ def _pixel_difference(target: AlpamayoTarget, observation: Observation, head: ND
     return _largest(target.patches(first).values[: len(head)], head)
 
 
-def _hidden_difference(target: AlpamayoTarget, case: GoldenCase, features: torch.Tensor | None) -> float:
+def _hidden_difference(
+    target: AlpamayoTarget, prompt: Prompt, features: torch.Tensor | None, recorded: Mapping[str, NDArray[Any]]
+) -> float:
     """Against the recorded residual stream at the last prompt token: embedding, then the output of each layer."""
-    recorded = case.recorded["prefill_last_hidden"]  # (layers + 1, hidden)
+    expected = recorded["prefill_last_hidden"]  # (layers + 1, hidden)
     if features is None:
         raise ValueError("the target has no taps")
-    layers = features[-1].reshape(-1, recorded.shape[1])
     with torch.inference_mode():
-        last_token = torch.from_numpy(case.recorded["fused_ids"][-1:])
-        embedded = target.network.text.embed_tokens(last_token.to(layers.device))
-    found = torch.cat([embedded, layers])
-    return max(_relative(mine, theirs) for mine, theirs in zip(found, recorded, strict=True))
+        embedded = target.network.text.embed_tokens(prompt.token_ids[-1:].to(features.device))
+    found = torch.cat([embedded, features[-1].reshape(-1, embedded.shape[1])])
+    if found.shape != expected.shape:
+        return math.inf
+    return max(_relative(mine, theirs) for mine, theirs in zip(found, expected, strict=True))
 
 
 def _mismatch(found: Any, expected: NDArray[Any]) -> float:
@@ -158,6 +209,8 @@ def _mismatch(found: Any, expected: NDArray[Any]) -> float:
 
 def _largest(found: Any, expected: NDArray[Any]) -> float:
     mine = found.cpu().numpy() if isinstance(found, torch.Tensor) else found
+    if mine.shape != expected.shape:
+        return math.inf
     return float(np.abs(mine - expected).max())
 
 
@@ -180,15 +233,19 @@ def check(directory: Path) -> dict[int, Differences]:
     target.taps = tuple(range(target.network.text.config.num_hidden_layers))
     differences = {}
     for entry in entries:
-        number, frames = entry.get("case"), entry.get("frames_per_camera")
-        if not isinstance(number, int) or not isinstance(frames, int):
-            raise CheckpointError(f"{path}: a case is {entry!r}, expected fields case and frames_per_camera")
-        case = GoldenCase.read(directory / f"case_{number}.npz", frames, entry.get("nav_text"))
-        try:
-            differences[number] = compare(target, case)
-        except KeyError as error:
-            raise CheckpointError(f"{directory / f'case_{number}.npz'}: array {error} is missing") from None
+        number, route = _read_entry(path, entry)
+        case = GoldenCase.read(directory / f"case_{number}.npz", route)
+        differences[number] = compare(target, case)
     return differences
+
+
+def _read_entry(path: Path, entry: Any) -> tuple[int, str | None]:
+    """Number and route text of one of the cases that cases.json lists."""
+    fields = Fields(path, entry, "cases[].")
+    number, frames = fields.count("case", least=0), fields.count("frames_per_camera")
+    if frames != FRAMES_PER_CAMERA:
+        raise fields.unfit("frames_per_camera", frames, str(FRAMES_PER_CAMERA))
+    return number, fields.get("nav_text", str) if fields.has("nav_text") else None
 
 
 def passes(differences: Differences) -> bool:
@@ -199,7 +256,7 @@ def passes(differences: Differences) -> bool:
 def run(directory: Path) -> bool:
     """Print the largest difference per quantity and case against its bound; True when all hold."""
     cases = check(directory)
-    table = Table(title=f"{directory}", title_justify="left")
+    table = Table(title=Text(str(directory)), title_justify="left")
     table.add_column("quantity")
     table.add_column("bound", justify="right")
     for number in cases:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from rsd_planner.decoding.verify_length import LONGEST
-from rsd_planner.errors import BagError, ImageError, ModelOutputError, ObservationError, ParameterError
+from rsd_planner.errors import BagError, ImageError, ModelOutputError, ObservationError, ParameterError, PlannerError
 from rsd_planner.evaluation.bag import Bag, BagMessage, open_bag
 from rsd_planner.evaluation.interrupt import Interrupt, on_interrupt
 from rsd_planner.evaluation.metrics import RecordedTrack
@@ -91,8 +91,8 @@ def evaluate(request: Request, console: Console) -> Evaluation:
 
 def _run_all(
     bags: Sequence[Bag], result: Evaluation, planner: Planner, request: Request, console: Console
-) -> BagError | None:
-    """Evaluates every recording in turn; returns what stopped it, if a damaged recording did."""
+) -> PlannerError | None:
+    """Evaluates every recording in turn; returns the error that stopped it, such as that of a damaged recording."""
     lifetime_ns = max(MIN_MARKER_LIFETIME_NS, 2 * STEP_NS * request.stride)
     with (
         (request.out / "plans.jsonl").open("w", encoding="utf-8") as lines,
@@ -104,7 +104,7 @@ def _run_all(
                 run = BagRun(bag, entry, result, planner, recording, lines)
                 try:
                     run.play(interrupt, progress)
-                except BagError as error:
+                except PlannerError as error:
                     result.stopped = f"stopped after {result.ticks_done} of {result.ticks_expected} ticks: {error}"
                     return error
             if interrupt.requested:

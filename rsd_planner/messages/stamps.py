@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rsd_planner.errors import ObservationError
+
 NS_PER_S = 1_000_000_000
 
 
@@ -13,5 +15,12 @@ def stamp_ns(stamp: Any) -> int:
 
 
 def split_ns(ns: int) -> tuple[int, int]:
-    """Seconds and nanoseconds, the fields `sec` and `nanosec` of a stamp or duration."""
-    return divmod(int(ns), NS_PER_S)
+    """Seconds and nanoseconds, the fields `sec` and `nanosec` of a stamp or duration.
+
+    Raises:
+        ObservationError: The seconds do not fit their 32 bits.
+    """
+    seconds, nanoseconds = divmod(int(ns), NS_PER_S)
+    if not -(2**31) <= seconds < 2**31:
+        raise ObservationError(f"time is {ns} ns, expected what the 32-bit seconds of a ROS stamp can hold")
+    return seconds, nanoseconds

@@ -151,9 +151,10 @@ def _finite_vector(name: str, value: ArrayLike, length: int, stamp_ns: int) -> N
 
 def _unit_quaternion(value: ArrayLike, stamp_ns: int) -> NDArray[np.float64]:
     quaternion = _finite_vector("orientation (x, y, z, w)", value, 4, stamp_ns)
-    norm = float(np.linalg.norm(quaternion))
-    if norm < 1e-6:
+    largest = float(np.abs(quaternion).max())
+    if largest < 1e-6:
         raise ObservationError(
             f"odometry at {stamp_ns} ns: orientation (x, y, z, w) is zero, expected a unit quaternion"
         )
-    return quaternion / norm
+    scaled = quaternion / largest  # whose norm does not overflow
+    return scaled / np.linalg.norm(scaled)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,27 @@ def test_a_truncated_mcap_says_how_to_save_it(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-5000])
     with pytest.raises(BagError, match="truncated; `mcap recover`"):
         read_all(file)
+
+
+def test_metadata_that_is_no_yaml_is_one_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "drive", Drive(seconds=0.2))
+    (path / "metadata.yaml").write_text("foo: [1,2")
+    with pytest.raises(BagError, match=r"metadata\.yaml") as error:
+        read_all(path)
+    assert "\n" not in str(error.value)
+
+
+def test_what_a_parser_trips_over_is_called_damage(tmp_path: Path) -> None:
+    file = storage_file(write(tmp_path / "drive", Drive(seconds=0.2)))
+    file.write_bytes(file.read_bytes()[:8])
+    with pytest.raises(BagError, match=r"cannot be read: it is damaged \(TypeError: "):
+        read_all(file)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "drive.mcap")
+    with pytest.raises(BagError, match="neither a file nor a directory"):
+        read_all(tmp_path / "drive.mcap")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -79,6 +79,8 @@ def test_evaluate_says_what_it_did_and_what_the_model_is(
         (["--stride", "0"], "--stride is 0"),
         (["--camera", "front"], "expected ID=TOPIC"),
         (["--camera", "1=/a", "--camera", "1=/b"], "camera 1 is given twice"),
+        (["--camera", "0=/a", "--camera", "1=/a"], "/a is given twice"),
+        (["--camera", "\u0661=/a"], "expected ID=TOPIC"),
         (["--camera", "1=/nope"], "no topic /nope"),
         (["--odometry", FRONT], f"--odometry: {FRONT} is sensor_msgs/msg/CompressedImage"),
         (["--camera", f"9={FRONT}"], "trained for cameras 0, 1, 2, 6"),
@@ -165,6 +167,21 @@ def test_ctrl_c_leaves_valid_partial_results(tmp_path: Path) -> None:
     with AnyReader([out / "long_plans"]) as reader:
         counts = {connection.topic: connection.msgcount for connection in reader.connections}
     assert counts["/rsd_planner/output/path"] == sum(plan["withheld"] is None for plan in plans)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["check-target", str(demo_model_dir())], ["view", "/nowhere", "--at", "1", "--out", "a.png"]]
+)
+def test_ctrl_c_has_its_own_exit_code(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rsd_planner.evaluation.check_target.run", interrupted)
+    monkeypatch.setattr("rsd_planner.evaluation.view.view", interrupted)
+    assert call(arguments, monkeypatch) == 130
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 def lines_of(out: Path) -> list[str]:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rosbags.highlevel import AnyReader
 
 from rsd_planner.demo.model import demo_model_dir
-from rsd_planner.errors import BagError, ParameterError
+from rsd_planner.errors import BagError, ObservationError, ParameterError
 from rsd_planner.evaluation.evaluate import Request, evaluate
 from rsd_planner.evaluation.report import render
 from rsd_planner.evaluation.results import PICTURES, Evaluation
@@ -297,6 +297,15 @@ def test_damage_in_the_middle_keeps_what_came_before(tmp_path: Path) -> None:
     summary = summary_of(tmp_path / "out")
     assert summary["plans"] == len(plans_of(tmp_path / "out")) > 0
     assert summary["stopped"].startswith("stopped after")
+
+
+def test_whatever_stops_it_what_came_before_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bag_writing.START_NS", (2**31 - 5) * 10**9)  # paths reach beyond what a stamp can hold
+    bag = write(tmp_path / "2038", Drive(seconds=2.1))
+    with pytest.raises(ObservationError, match="32-bit seconds"):
+        run([bag], tmp_path / "out", stride=20)
+    assert "32-bit seconds" in summary_of(tmp_path / "out")["stopped"]
+    assert len(plans_of(tmp_path / "out")) == 1
 
 
 def test_cameras_the_model_does_not_know(tmp_path: Path) -> None:

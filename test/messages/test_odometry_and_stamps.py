@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from message_kinds import KINDS, message_kind
 
+from rsd_planner.errors import ObservationError
 from rsd_planner.messages.odometry import OdometrySample, read_odometry
 from rsd_planner.messages.stamps import split_ns, stamp_ns
 
@@ -50,6 +51,12 @@ def test_stamps_are_exact_there_and_back(name: str, ns: int) -> None:
     sec, nanosec = split_ns(ns)
     assert 0 <= nanosec < 1_000_000_000
     assert stamp_ns(received(types["builtin_interfaces/msg/Time"](sec=sec, nanosec=nanosec))) == ns
+
+
+@pytest.mark.parametrize("ns", [2**31 * 10**9, -(2**31) * 10**9 - 1])
+def test_a_time_that_no_stamp_can_hold(ns: int) -> None:
+    with pytest.raises(ObservationError, match=f"time is {ns} ns, expected what the 32-bit seconds"):
+        split_ns(ns)
 
 
 def test_numpy_stamps_become_plain_integers() -> None:

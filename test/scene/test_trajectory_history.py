@@ -173,6 +173,15 @@ def test_a_pose_that_is_none_is_refused_and_leaves_no_trace(
     assert trajectory.newest_ns == T0
 
 
+@pytest.mark.parametrize("length", [1e-5, 7.0, 1e200, 1e308])
+def test_a_quaternion_of_any_length_is_normalised(length: float) -> None:
+    trajectory = TrajectoryHistory()
+    for tenths in range(16):
+        trajectory.add(tenths * S // 10, (0.0, 0.0, 0.0), (0.0, 0.0, 0.6 * length, 0.8 * length))
+    expected = Rotation.from_quat([0.0, 0.0, 0.6, 0.8]).as_matrix()
+    np.testing.assert_allclose(history(trajectory, 3 * S // 2).pose_t0.rotation, expected, atol=1e-12)
+
+
 def test_without_odometry_says_so() -> None:
     assert skip(TrajectoryHistory()).reason is SkipReason.NO_ODOMETRY
 
