@@ -1,5 +1,6 @@
 """From messages to plans on real DDS: what is published, and what is withheld for which reason."""
 
+import re
 import shutil
 import time
 from dataclasses import replace
@@ -15,6 +16,7 @@ from std_msgs.msg import String
 from visualization_msgs.msg import Marker
 
 
+@pytest.mark.jazzy
 def test_a_plan_goes_out_on_every_output_stamped_t0(make_node, peer):
     make_node()
     peer.activate()
@@ -118,10 +120,13 @@ def test_cameras_out_of_sync_are_withheld_and_said_by_how_much(make_node, peer):
         return peer.message("inputs").startswith("cameras_out_of_sync")
 
     peer.until(one_more)
-    assert "camera 6 is +5.000 s off" in peer.message("inputs")
+    found = re.search(r"camera 6 is \+(\d\.\d{3}) s off", peer.message("inputs"))
+    assert found
+    assert 4.0 < float(found[1]) <= 5.0  # less where a frame of the other camera has come since
     assert not peer.paths
 
 
+@pytest.mark.jazzy
 def test_a_recording_without_simulated_time_is_stale_and_the_message_says_what_to_set(make_node, peer):
     make_node(max_input_age=1.0)
     peer.activate()
@@ -139,6 +144,7 @@ def test_simulated_time_without_a_clock_says_so(make_node, peer):
     assert not peer.paths
 
 
+@pytest.mark.jazzy
 def test_a_truncated_image_is_withheld_and_the_next_good_ones_are_planned_on(make_node, peer):
     make_node()
     peer.activate()
@@ -195,6 +201,7 @@ def test_a_plan_that_fails_the_checks_is_withheld_by_name(make_node, peer):
     assert not peer.paths
 
 
+@pytest.mark.jazzy
 def test_when_a_bag_loops_plans_go_on_with_the_stamps_of_the_new_round(make_node, peer):
     make_node()
     peer.activate()
@@ -217,6 +224,7 @@ def test_a_route_text_that_the_model_does_not_take_is_ignored_and_diagnostics_sa
     peer.until(lambda: t0 in peer.stamps())
 
 
+@pytest.mark.jazzy
 def test_raw_images_are_planned_on(make_node, peer):
     make_node(image_transport="raw")
     peer.node.destroy_publisher(peer.images)  # one topic, one type
@@ -233,6 +241,7 @@ def test_raw_images_are_planned_on(make_node, peer):
     peer.until(lambda: t0 in peer.stamps())
 
 
+@pytest.mark.jazzy
 def test_reliability_of_an_input_can_be_asked_for_by_topic(make_node, peer):
     topic = f"{PLANNER}/input/image_front"
     make_node(**{f"qos_overrides.{topic}.subscription.reliability": "reliable"})

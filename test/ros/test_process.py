@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lifecycle_msgs.msg import Transition
-from ros_peer import CONFIGURE, MODEL, STEP_NS, nanoseconds
+from ros_peer import CONFIGURE, MODEL, MODEL_PYTHON, STEP_NS, nanoseconds
 from ros_process import children
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
@@ -64,12 +64,14 @@ def test_a_bag_played_in_real_time_becomes_plans_stamped_with_image_stamps(run, 
         ("configuring", signal.SIGTERM),
         ("inactive", signal.SIGINT),
         ("active", signal.SIGTERM),
-        ("planning", signal.SIGINT),
+        pytest.param("planning", signal.SIGINT, marks=pytest.mark.jazzy),
         ("finalized", signal.SIGTERM),
     ],
 )
 def test_signals_end_the_node_and_its_worker_with_exit_code_0_and_no_traceback(run, peer, state, number):
     given = (f"model:={MODEL}", "cameras:=[front]", "camera_ids:=[1]", "max_input_age:=60.0")
+    if MODEL_PYTHON:
+        given += (f"model_python:={MODEL_PYTHON}",)
     arguments = [argument for parameter in given for argument in ("-p", parameter)]
     autostart = "true" if state in ("active", "planning") else "false"
     node = run("main", "--ros-args", *arguments, "-p", f"autostart:={autostart}")
@@ -109,6 +111,7 @@ def test_a_parameter_file_that_cannot_be_read_is_one_line_and_not_a_traceback(ru
     assert "Traceback" not in node.output
 
 
+@pytest.mark.jazzy
 def test_a_namespaced_node_lives_in_its_namespace_and_reads_the_parameter_file(run, peer):
     node = run("main", "--ros-args", "-r", "__ns:=/car", *PARAMETERS)
     peer.until(lambda: peer.node.count_publishers("/car/rsd_planner/transition_event") == 1)

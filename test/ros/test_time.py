@@ -28,6 +28,7 @@ def set_clock(peer):
     return publish
 
 
+@pytest.mark.jazzy
 def test_a_recording_is_planned_on_in_its_own_time(make_node, peer, set_clock):
     make_node(use_sim_time=True, max_input_age=1.0)
     peer.activate()

@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 from ros_peer import ACTIVATE, CLEANUP, CONFIGURE, MODEL_PYTHON, STEP_NS
 
 from rsd_planner.worker.server import load_planner
@@ -17,6 +18,7 @@ def worker_of(peer):
     return int(pid) if kind == "process" else None
 
 
+@pytest.mark.jazzy
 def test_a_killed_worker_is_restarted_and_the_next_frames_are_planned_on(make_node, peer):
     make_node(worker="process")
     peer.activate()
@@ -79,6 +81,7 @@ def test_services_and_diagnostics_answer_while_the_model_is_loading(make_node, p
     assert peer.state() == "inactive"
 
 
+@pytest.mark.jazzy
 def test_an_interpreter_without_the_model_s_packages_fails_configure_in_one_line(make_node, peer, tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')  # without site-packages
