@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -20,11 +21,16 @@ app = typer.Typer(name="rsd_planner", no_args_is_help=True, add_completion=False
 
 
 def main() -> None:
-    """Entry point: every PlannerError becomes one line on stderr."""
+    """Entry point: every error of the user or of the system becomes one line on stderr."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a reasoning or a path is never the end of it
     try:
         app()
     except PlannerError as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_ERROR)
+    except OSError as error:  # a directory that may not be entered, a name too long, a full disk behind stdout
+        print(f"error: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
         sys.exit(EXIT_ERROR)
 
 

@@ -26,7 +26,7 @@ from rsd_planner.scene.observation import HISTORY_STEPS, STEP_NS, EgoHistory, Fr
 from rsd_planner.target.action_expert import ACTION_DIMS
 from rsd_planner.target.action_space import roll_out, solve_v0
 from rsd_planner.target.alpamayo import AlpamayoTarget, Prompt
-from rsd_planner.target.checkpoint import ModelDirectory
+from rsd_planner.target.checkpoint import ModelDirectory, accessible
 from rsd_planner.target.config import FRAMES_PER_CAMERA, TRAINED_CAMERAS, Variant
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -121,9 +121,13 @@ class Planner:
                 the model is not supported.
             ParameterError: A setting is out of range.
         """
-        settings = settings or PlannerSettings()
-        target = AlpamayoTarget.load(Path(model_dir), device=settings.device, dtype=_DTYPES[settings.dtype])
-        directory = ModelDirectory.find(Path(model_dir))
+        with accessible(Path(model_dir)):
+            return cls._load(Path(model_dir), settings or PlannerSettings())
+
+    @classmethod
+    def _load(cls, model_dir: Path, settings: PlannerSettings) -> Planner:
+        target = AlpamayoTarget.load(model_dir, device=settings.device, dtype=_DTYPES[settings.dtype])
+        directory = ModelDirectory.find(model_dir)
         draft, described, refused = None, "", ""
         if directory.draft is not None:
             try:
@@ -137,7 +141,7 @@ class Planner:
                 described = f"{config.kind.value}, {config.rope.value}"
         info = ModelInfo(
             name=target.config.variant.model_name,
-            path=Path(model_dir),
+            path=model_dir,
             parameters=sum(p.numel() for p in target.network.parameters()),
             device=settings.device,
             dtype=settings.dtype,

@@ -215,6 +215,11 @@ def test_fewer_flow_steps_are_an_approximation_on_request() -> None:
     assert not np.array_equal(quick.positions, exact.positions)
 
 
+def test_a_name_that_the_system_refuses(tmp_path) -> None:
+    with pytest.raises(CheckpointError, match="aaa: cannot be read: File name too long"):
+        Planner.load(tmp_path / ("a" * 300))
+
+
 def test_loading_needs_a_model_directory(tmp_path) -> None:
     with pytest.raises(CheckpointError, match="no model here"):
         Planner.load(tmp_path)

@@ -95,7 +95,7 @@ def _run_all(
     """Evaluates every recording in turn; returns the error that stopped it, such as that of a damaged recording."""
     lifetime_ns = max(MIN_MARKER_LIFETIME_NS, 2 * STEP_NS * request.stride)
     with (
-        (request.out / "plans.jsonl").open("w", encoding="utf-8") as lines,
+        (request.out / "plans.jsonl").open("w", encoding="utf-8", errors="backslashreplace") as lines,
         on_interrupt(console) as interrupt,
         progress_of(console) as progress,
     ):
@@ -250,12 +250,15 @@ def known_cameras(inputs: Inputs, model: ModelInfo, bag: Path, given: bool) -> I
 
 def _new_results(bags: Sequence[Bag], inputs: Sequence[Inputs], request: Request) -> list[BagResult]:
     results: list[BagResult] = []
+    read = {path.resolve() for bag in bags for path in (bag.path, bag.path.parent)}
     for bag, found in zip(bags, inputs, strict=True):
         taken = [entry.recording.name for entry in results]
         name = f"{bag.name}_plans"
         number = 2
         while name in taken:
             name, number = f"{bag.name}_{number}_plans", number + 1
+        if (request.out / name).resolve() in read:
+            raise ParameterError(f"--out: {request.out / name} would be replaced while it is read; choose another one")
         ticks = (bag.end_ns - bag.start_ns) // (STEP_NS * request.stride) + 1
         results.append(BagResult(bag.name, bag.path, found, bag.duration_s, ticks, request.out / name))
     return results

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +78,15 @@ class ModelDirectory:
     def notice(self) -> str:
         path = self.root / "NOTICE.txt"
         return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
+
+
+@contextmanager
+def accessible(path: Path) -> Iterator[None]:
+    """Turns an OSError, such as that of a directory that may not be entered, into a CheckpointError."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"{error.filename or path}: cannot be read: {error.strerror or error}") from error
 
 
 def load_weights(
@@ -162,6 +173,7 @@ def _read(
 def open_weights(path: Path) -> safe_open:
     """Raises CheckpointError when the file is missing or damaged."""
     try:
+        path.open("rb").close()  # safetensors calls a file missing that may not be read
         return safe_open(str(path), framework="pt", device="cpu")
     except FileNotFoundError:
         raise CheckpointError(f"{path}: weight file is missing") from None

@@ -132,6 +132,38 @@ def test_out_that_is_a_file(
     assert "is a file" in refused(["evaluate", str(bag), "--out", str(out)], monkeypatch, capsys)
 
 
+@pytest.mark.parametrize("argument", ["bag", "--out", "--model"])
+def test_a_name_that_the_system_refuses(
+    argument: str, bag: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = {"bag": str(bag), "--out": str(tmp_path / "out"), "--model": str(demo_model_dir())}
+    arguments[argument] = str(tmp_path / ("a" * 300))
+    command = ["evaluate", arguments.pop("bag"), *(word for pair in arguments.items() for word in pair)]
+    assert "aaa: " in (line := refused(command, monkeypatch, capsys))
+    assert "File name too long" in line
+
+
+def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"b\xe9")
+    folder.mkdir()
+    write(folder / "drive", Drive(seconds=2.1)).rename(folder / os.fsdecode(b"dr\xefve"))
+    command = [*COMMAND, "evaluate", str(folder / os.fsdecode(b"dr\xefve")), "--out", str(folder / "out")]
+    environment = {**ENVIRONMENT, "PYTHONIOENCODING": "utf-8:strict"}
+    process = subprocess.run([*command, "--stride", "20"], env=environment, capture_output=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert json.loads(lines_of(folder / "out")[0])["bag"] == os.fsdecode(b"dr\xefve")
+    assert json.loads((folder / "out" / "summary.json").read_text())["bags"][0]["name"] == os.fsdecode(b"dr\xefve")
+
+
+def test_a_stdout_that_takes_nothing(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(
+            [*COMMAND, "--help"], env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert process.returncode == 2
+    assert process.stderr == "error: output: No space left on device\n"
+
+
 def test_check_target_without_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -244,6 +244,15 @@ def test_evaluating_again_replaces_the_recording_and_nothing_else(tmp_path: Path
     assert (out / "short_plans" / "thesis.tex").exists()
 
 
+def test_a_recording_that_is_read_is_not_replaced(tmp_path: Path) -> None:
+    bag = write(tmp_path / "drive", Drive(seconds=2.1))
+    earlier = write(tmp_path / "drive_plans", Drive(seconds=2.1))
+    kept = storage_file(earlier).read_bytes()
+    with pytest.raises(ParameterError, match="drive_plans would be replaced while it is read"):
+        run([bag, earlier], tmp_path)
+    assert storage_file(earlier).read_bytes() == kept
+
+
 def test_an_undecodable_image_costs_its_ticks_only(tmp_path: Path) -> None:
     bag = write(tmp_path / "broken", Drive(seconds=3.0, broken_images=(20,)))
     run([bag], tmp_path / "out", stride=1)

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from rsd_planner.errors import CheckpointError, UnsupportedModelError
 from rsd_planner.target.alpamayo import AlpamayoTarget
-from rsd_planner.target.checkpoint import ModelDirectory
+from rsd_planner.target.checkpoint import ModelDirectory, open_weights
 
 EMBEDDING = "vlm.model.language_model.embed_tokens.weight"
 
@@ -128,6 +128,15 @@ def test_wrong_shape(model: Path) -> None:
     tensors["action_out_proj.weight"] = torch.zeros(2, 31)
     save_file(tensors, path)
     expect(model, "action_out_proj.weight", "[2, 31]", "[2, 32]")
+
+
+def test_weights_that_may_not_be_read_are_not_called_missing(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(path: Path, *_: object) -> NoReturn:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", forbidden)
+    with pytest.raises(CheckpointError, match="Permission denied"):
+        open_weights(model / "checkpoint" / "model.safetensors")
 
 
 def test_truncated_weights(model: Path) -> None:
