@@ -123,7 +123,7 @@ class _Connection:
                     fields = wire.payload_fields(frame.payload)
                     described.append({"key": key, "camera_id": camera_id, "stamp_ns": frame.stamp_ns, "fields": fields})
         offsets = self._memory.write(data)  # the worker has taken what was there before: one job at a time
-        for description, offset, part in zip(described, offsets, data):  # noqa: B905  # one of each per new frame
+        for description, offset, part in zip(described, offsets, data, strict=True):
             description.update(offset=offset, length=part.nbytes)
         self.send(wire.job_message(job.observation, job.generation, keys, described, forgotten))
 
@@ -243,7 +243,7 @@ class PlanningWorker:
             return
         self._attempts += 1
         self.restarts += 1
-        self._failure = None
+        self._failure, self.progress = None, "starting"
         try:
             self._connection = _Connection(self._runner, self._request, self._notify)
         except Exception as error:

@@ -31,7 +31,7 @@ class SharedMemory:
         if end > os.fstat(self.descriptor).st_size:
             os.ftruncate(self.descriptor, -(-end // _GRANULE) * _GRANULE)
         mapped = self._mapped(end)
-        for offset, part in zip(offsets, parts):  # noqa: B905  # as many as there are parts
+        for offset, part in zip(offsets, parts, strict=True):
             mapped[offset : offset + part.nbytes] = part
         return offsets
 

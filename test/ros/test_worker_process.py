@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -55,6 +56,12 @@ def test_a_worker_killed_in_the_middle_of_a_plan_costs_that_plan_and_no_other(ma
     peer.until(lambda: peer.value("model", "worker restarts") == "1" and peer.statuses["model"].level != b"\x02")
     plans = len(peer.paths)
     peer.until(lambda: peer.go_on(0.1) is None and len(peer.paths) > plans)
+
+
+@pytest.mark.jazzy
+def test_the_node_itself_knows_no_pytorch():
+    code = "import sys, rsd_planner.ros.node; assert not {'torch', 'transformers', 'safetensors'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_services_and_diagnostics_answer_while_the_model_is_loading(make_node, peer):
