@@ -85,7 +85,7 @@ class PlanPublishers:
             self._node.destroy_lifecycle_publisher(publisher)
 
     def publish(self, plan: Plan, job: Job, seconds: float, latency_s: float) -> None:
-        """Publish one plan on every output.
+        """Publish one plan on every output, what is driven by first.
 
         Args:
             plan: The plan made from `job`.
@@ -95,6 +95,9 @@ class PlanPublishers:
         """
         history, frame_id = job.observation.history, self._frame_id(job)
         pose_t0: Pose | None = history.pose_t0 if self._in_odometry_frame else None
+        self._send("~/output/path", self._messages.path(plan, pose_t0, frame_id))
+        if "~/output/trajectory" in self._publishers:
+            self._send("~/output/trajectory", self._messages.trajectory(plan, pose_t0, frame_id))
         self._send("~/output/reasoning_text", self._messages.reasoning_text(plan.reasoning))
         if self.typed:
             passes = plan.tokens_per_pass
@@ -118,9 +121,6 @@ class PlanPublishers:
             notice=self._notice,
         )
         self._send("~/output/markers", markers)
-        if "~/output/trajectory" in self._publishers:
-            self._send("~/output/trajectory", self._messages.trajectory(plan, pose_t0, frame_id))
-        self._send("~/output/path", self._messages.path(plan, pose_t0, frame_id))
 
     def publish_partial(self, partial: Partial) -> None:
         """Publish a reasoning that is still being decoded, as far as it has come."""
