@@ -177,5 +177,5 @@ def open_weights(path: Path) -> safe_open:
         return safe_open(str(path), framework="pt", device="cpu")
     except FileNotFoundError:
         raise CheckpointError(f"{path}: weight file is missing") from None
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path}: not a readable safetensors file ({error})") from None

@@ -71,12 +71,18 @@ def build_network(config: AlpamayoConfig, vlm_config: Qwen3VLConfig, processor_d
     Raises:
         CheckpointError: They describe none.
     """
+    path = processor_dir / "config.json"
     try:
-        return AlpamayoNetwork(config, vlm_config)
+        network = AlpamayoNetwork(config, vlm_config)
     except Exception as error:  # transformers and torch have no error of their own for dimensions that make no sense
+        raise CheckpointError(f"{config.path}, {path}: no network has these dimensions ({one_line(error)})") from error
+    sections, pairs = list(network.text.rotary_emb.mrope_section), vlm_config.text_config.head_dim // 2
+    if len(sections) != 3 or sum(sections) != pairs:
         raise CheckpointError(
-            f"{config.path}, {processor_dir / 'config.json'}: no network has these dimensions ({one_line(error)})"
-        ) from error
+            f"{path}: text_config.rope_scaling.mrope_section is {sections}, expected three numbers that add up to "
+            f"{pairs}, half of head_dim"
+        )
+    return network
 
 
 def read_vlm_config(config: AlpamayoConfig, processor_dir: Path) -> Qwen3VLConfig:

@@ -218,6 +218,8 @@ def test_expert_that_cannot_be_built(model: Path, field: str, value: object) -> 
         ("text_config", "hidden_size", "64", "'hidden_size' expected int"),
         ("text_config", "head_dim", 15, "head_dim"),
         ("text_config", "rope_scaling", "x", "rope_parameters"),
+        ("text_config", "rope_scaling", {"mrope_section": [1, 1]}, "mrope_section is [1, 1], expected three numbers"),
+        ("text_config", "rope_scaling", None, "mrope_section is [24, 20, 20], expected three numbers that add up to 8"),
         ("vision_config", "depth", None, "'depth' expected int"),
         ("vision_config", "num_heads", 3, "vision_config.num_heads is 3, expected a divisor of the hidden size, 32"),
         ("text_config", "num_key_value_heads", 0, "no network has these dimensions"),
@@ -264,6 +266,13 @@ def test_weights_that_are_no_plain_floats(model: Path, dtype: torch.dtype) -> No
     path = model / "checkpoint" / "model.safetensors"
     save_file({name: tensor.to(dtype) for name, tensor in load_file(path).items()}, path)
     expect(model, "model.safetensors", "expected one of F32, BF16, F16")
+
+
+def test_an_index_with_a_name_that_no_file_can_have(model: Path) -> None:
+    weight_map = split_into_shards(model / "checkpoint")
+    index = {"weight_map": dict.fromkeys(weight_map, "a\0b")}
+    (model / "checkpoint" / "model.safetensors.index.json").write_text(json.dumps(index))
+    expect(model, "embedded null byte")
 
 
 @pytest.mark.parametrize("file", ["../../etc/passwd", "/etc/passwd", ".", "", 5, None])
