@@ -15,7 +15,7 @@ def test_the_confusion_matrix_counts_every_sample_once() -> None:
     data = Blank({"cause": causes, "distance": distances}, [], [], np.zeros(4, int), np.arange(4), 1)
     torch.manual_seed(0)
     network = CauseNet()
-    network(torch.zeros(1, 12, HEIGHT, WIDTH))
+    network(torch.zeros(1, 6, HEIGHT, WIDTH))
     confusion, errors = evaluate(network.eval(), data)
     assert confusion.sum(axis=1).tolist() == [int((causes == index).sum()) for index in range(len(CAUSES))]
     assert len(errors) == 3

@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rsd_planner.demo.world.dataset import CAUSES, Dataset, DatasetError, load_split
-from rsd_planner.demo.world.samples import FRAMES
 from rsd_planner.demo.world.splits import Split
 
 _BATCH = 32
+_USED = [0, -1]  # of the four frames
 _WIDTHS = (24, 48, 72, 96)
 _PEAK_RATE = 2e-3
 
 
 class CauseNet(nn.Module):
-    """Four strided stages over the stacked frames of the front camera; place in the picture is kept to the end."""
+    """Four strided stages over the oldest and the newest frame; place in the picture is kept to the end."""
 
     def __init__(self) -> None:
         super().__init__()
-        stages: list[nn.Module] = []
-        before = 3 * FRAMES
-        for width in _WIDTHS:
+        before = _WIDTHS[0]
+        stages: list[nn.Module] = [_convolution(3 * len(_USED), before, stride=2)]
+        for width in _WIDTHS[1:]:
             stages += [_convolution(before, width, stride=2), _Residual(width)]
             before = width
         self.stages = nn.Sequential(*stages, nn.Conv2d(before, 48, 1))
@@ -39,7 +39,7 @@ class CauseNet(nn.Module):
         self.distance = nn.Linear(128, 1)  # log of metres: how well the spoken distance can be known
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, 12, H, W) in -1..1 to (B, causes) logits and (B,) log distance."""
+        """(B, 6, H, W) in -1..1 to (B, causes) logits and (B,) log distance."""
         features = self.head(self.stages(images))
         return self.cause(features), self.distance(features)[:, 0]
 
@@ -59,18 +59,19 @@ def _convolution(before: int, after: int, stride: int) -> nn.Sequential:
 
 
 def _batch(data: Dataset, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
-    images = np.stack([data.images(int(index))[0] for index in indices])  # (B, 4, H, W, 3)
+    images = np.stack([data.images(int(index))[0, _USED] for index in indices])  # (B, 2, H, W, 3)
     pixels = torch.from_numpy(images).permute(0, 1, 4, 2, 3).flatten(1, 2).float() / 127.5 - 1.0
+    pixels = pixels.contiguous(memory_format=torch.channels_last)
     causes = torch.from_numpy(data.columns["cause"][indices].astype(np.int64))
     return pixels, causes, torch.from_numpy(data.columns["distance"][indices].astype(np.float32))
 
 
 def _exposed(images: Tensor, rng: np.random.Generator) -> Tensor:
-    """Every sample at another exposure and white balance, the same for its four frames."""
+    """Every sample at another exposure and white balance, the same for its frames."""
     count = len(images)
     gain = rng.uniform(0.7, 1.3, (count, 1, 1)) * rng.uniform(0.88, 1.12, (count, 1, 3))
     shift = rng.uniform(-0.15, 0.15, (count, 1, 1))
-    per_channel = np.tile(gain, (1, FRAMES, 1)).reshape(count, 3 * FRAMES, 1, 1)
+    per_channel = np.tile(gain, (1, len(_USED), 1)).reshape(count, 3 * len(_USED), 1, 1)
     moved = (images + 1.0) * torch.from_numpy(per_channel).float() - 1.0 + torch.from_numpy(shift[..., None]).float()
     return moved.clamp(-1.0, 1.0)
 
@@ -80,6 +81,7 @@ def train(data: Dataset, epochs: int, seed: int = 0) -> CauseNet:
     torch.manual_seed(seed)
     rng, network = np.random.default_rng(seed), CauseNet()
     network(_batch(data, np.arange(2))[0])
+    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     steps = epochs * (len(data) // _BATCH)
     optimiser = torch.optim.AdamW(network.parameters(), lr=_PEAK_RATE, weight_decay=0.02)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _PEAK_RATE, total_steps=steps)
@@ -133,7 +135,7 @@ def report(name: str, confusion: NDArray[np.int64], errors: NDArray[np.float64])
 
 def main(
     data: Path,
-    epochs: Annotated[int, typer.Option()] = 8,
+    epochs: Annotated[int, typer.Option()] = 5,
     limit: Annotated[int | None, typer.Option(help="training samples at most")] = None,
     threads: Annotated[int, typer.Option()] = 1,
 ) -> None:
