@@ -81,7 +81,7 @@ def train(data: Dataset, epochs: int, seed: int = 0) -> CauseNet:
     torch.manual_seed(seed)
     rng, network = np.random.default_rng(seed), CauseNet()
     network(_batch(data, np.arange(2))[0])
-    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     steps = epochs * (len(data) // _BATCH)
     optimiser = torch.optim.AdamW(network.parameters(), lr=_PEAK_RATE, weight_decay=0.02)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _PEAK_RATE, total_steps=steps)
