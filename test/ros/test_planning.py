@@ -210,7 +210,7 @@ def test_when_a_bag_loops_plans_go_on_with_the_stamps_of_the_new_round(make_node
     again = first - 30 * 10**9
     peer.drive(to_ns=again)
     peer.until(lambda: again in peer.stamps())
-    peer.until(lambda: int(peer.value("inputs", "resets")) >= 1)
+    peer.until(lambda: int(peer.value("inputs", "resets") or 0) >= 1)
 
 
 def test_a_route_text_that_the_model_does_not_take_is_ignored_and_diagnostics_say_so(make_node, peer):
