@@ -50,7 +50,9 @@ def test_a_worker_killed_in_the_middle_of_a_plan_costs_that_plan_and_no_other(ma
     peer.until(lambda: peer.paths and worker_of(peer))
     before = int(peer.value("inference", "passed over while busy") or 0)
     os.kill(worker_of(peer), signal.SIGSTOP)
-    peer.until(lambda: peer.go_on(0.1) is None and int(peer.value("inference", "passed over while busy")) > before + 1)
+    peer.until(
+        lambda: peer.go_on(0.1) is None and int(peer.value("inference", "passed over while busy") or 0) > before + 1
+    )
     os.kill(worker_of(peer), signal.SIGKILL)
     peer.until(lambda: int(peer.value("inference", "withheld: worker_lost") or 0) >= 1)
     peer.until(lambda: peer.value("model", "worker restarts") == "1" and peer.statuses["model"].level != b"\x02")
