@@ -16,6 +16,7 @@ STOP_BEFORE_LINE_M = 1.5
 STOP_BEFORE_WALKER_M = 5.0
 AMBER_LIMIT_MPS2 = 2.8  # a harder stop than this for amber: drive on
 _STANDSTILL_GAP_M = 2.5
+_PAST_LANE_M = 0.6  # beyond the lane, a pedestrian is out of the way
 _NOTICE_M = 48.0
 _CLEARANCE_M = 0.85
 _SHIFT_AHEAD_M = 16.0
@@ -127,7 +128,8 @@ class Driver:
         for walker in traffic.walkers:
             distance = walker.s - front
             if (
-                walker_in_way(walker, traffic.road)
+                walker.crossing
+                and walker_in_way(traffic.road, walker.l, walker.side == "left")
                 and distance > 0
                 and self._sees(walker.plan, distance, walker.plan.notice)
             ):
@@ -224,8 +226,9 @@ def obstacles(traffic: Traffic) -> list[tuple[float, float, ParkedPlan | Cyclist
     return [entry for entry in found if entry[1] > -1.0]
 
 
-def walker_in_way(walker: Walker, road: Road) -> bool:
-    """On the road and not yet past the ego's lane."""
-    past = walker.side == "left"
-    lane_end = road.lane_centre + (-1 if past else 1) * (road.lane_width / 2 + 0.6)
-    return walker.crossing and ((walker.l > lane_end) if past else (walker.l < lane_end))
+def walker_in_way(road: Road, l: float, from_left: bool) -> bool:  # noqa: E741
+    """Whether a crossing pedestrian is on the road and not yet past the ego's lane."""
+    half = road.lane_width / 2 + _PAST_LANE_M
+    if from_left:
+        return road.lane_centre - half < l < road.left_kerb
+    return road.right_kerb < l < road.lane_centre + half

@@ -12,6 +12,7 @@ import numpy as np
 
 from rsd_planner.demo.world.actors import parked_rear
 from rsd_planner.demo.world.drive import Drive
+from rsd_planner.demo.world.driver import walker_in_way
 from rsd_planner.demo.world.ego import FRONT_M
 from rsd_planner.demo.world.layout import SIZE_M, Body, Phase
 from rsd_planner.demo.world.road import SIGNAL_M
@@ -88,7 +89,7 @@ class Cause:
     braking: bool = False  # brake lamps lit
     sharp: bool = False
     lanes: bool = False  # more than one lane in the ego's direction
-    moving: bool = False  # a bystander in the next lane, not beside the road
+    moving: bool = False  # a bystander in the next lane, or who has crossed ours; not beside the road
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,8 @@ class _View:
             yield from self._beside(parked_rear(parked) - self._front, parked.s, parked.l, parked.body)
         for track in self._drive.walkers:
             spot = track.spots[self._tick]
-            yield from self._beside(spot.s - self._front, spot.s, spot.l, Body.PEDESTRIAN)
+            on_road = self._road.right_kerb < spot.l < self._road.left_kerb
+            yield from self._beside(spot.s - self._front, spot.s, spot.l, Body.PEDESTRIAN, moving=on_road)
 
     def _beside(self, distance: float, s: float, l: float, body: Body, moving: bool = False) -> Candidates:  # noqa: E741
         if self._near(CauseKind.BYSTANDER, distance, 4.0) and self._seen(s, l):
@@ -238,10 +240,8 @@ class _View:
             spot = track.spots[self._tick]
             distance = spot.s - self._front
             from_left = plan.l > 0
-            lane_end = self._road.lane_centre + (-1 if from_left else 1) * (self._road.lane_width / 2 + 0.6)
-            before = spot.l > lane_end if from_left else spot.l < lane_end
-            near = self._near(CauseKind.PEDESTRIAN, distance, 0.0)
-            if spot.present and before and near and self._seen(spot.s, spot.l):
+            in_way = spot.present and walker_in_way(self._road, spot.l, from_left)
+            if in_way and self._near(CauseKind.PEDESTRIAN, distance, 0.0) and self._seen(spot.s, spot.l):
                 side: Side = "left" if from_left else "right"
                 yield distance, Cause(CauseKind.PEDESTRIAN, spoken_distance(distance), side=side)
 

@@ -84,6 +84,8 @@ def _other(ego: EgoMotion, cause: Cause) -> str:
     """Somebody is there who does not matter: said why not."""
     if cause.kind is CauseKind.ONCOMING:
         other = f"since the oncoming {_word(cause)} {cause.distance:g} m ahead stays in its lane"
+    elif cause.moving and cause.body is Body.PEDESTRIAN:
+        other = f"since the pedestrian {cause.distance:g} m ahead has left the lane to the {cause.side}"
     elif cause.moving:
         other = f"since the {_word(cause)} {cause.distance:g} m ahead keeps to the {cause.side} lane"
     else:
@@ -214,7 +216,7 @@ _CAUSES: dict[CauseKind, list[Cause]] = {
         Cause(CauseKind.BYSTANDER, d, body=body, side=side, moving=moving)
         for body in (*_VEHICLES, Body.PEDESTRIAN)
         for side in _SIDES
-        for moving in ((False, True) if body is not Body.PEDESTRIAN else (False,))
+        for moving in (False, True)
         for d in _distances(CauseKind.BYSTANDER, 4)
     ],
     CauseKind.LEAD: [
@@ -259,7 +261,7 @@ _WORDING = {
 }
 
 _MARKS = {
-    CauseKind.BYSTANDER: ("stays off the road", "keeps to the"),
+    CauseKind.BYSTANDER: ("stays off the road", "keeps to the", "has left the lane"),
     CauseKind.LEAD: ("the lead ",),
     CauseKind.PEDESTRIAN: ("pedestrian",),
     CauseKind.PARKED: ("the parked ",),
