@@ -209,7 +209,7 @@ def _add_pedestrian(draft: _Draft) -> None:
             speed=draft.uniform(1.2, 1.8),
             trigger=draft.uniform(14.0, 42.0),
             heading=-np.pi / 2 if from_left else np.pi / 2,
-            marked=draft.chance(0.5),
+            marked=draft.chance(0.85),
             notice=1.0,
         )
     )
@@ -331,7 +331,7 @@ def _add_bystanders(draft: _Draft) -> None:
             continue
         if draft.chance(0.5):
             lateral = (
-                (road.right_kerb - draft.uniform(0.9, 2.0)) if right else (road.left_kerb + draft.uniform(0.9, 2.0))
+                (road.right_kerb - draft.uniform(1.2, 2.2)) if right else (road.left_kerb + draft.uniform(1.2, 2.2))
             )
             heading = float(draft.rng.choice([0.0, np.pi, np.pi / 2, -np.pi / 2]))
             draft.walkers.append(WalkerPlan(s, lateral, draft.colour(), 0.0, 0.0, heading))
