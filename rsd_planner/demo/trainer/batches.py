@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,18 +17,58 @@ from rsd_planner.demo.world.samples import FRAMES
 from rsd_planner.scene.observation import EgoHistory, Frame, Observation, Pose
 from rsd_planner.target.alpamayo import AlpamayoTarget, PromptLayout
 
-IGNORED = -100
+DELIBERATIVE_WEIGHT = 3.0  # of a token that only the pictures tell, against one that follows from text and history
+_GAIN, _TINT, _SHIFT = 0.3, 0.12, 0.15  # of exposure and white balance, in values of -1..1
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples of one training step."""
+    """What is to be said and driven in one training step."""
 
-    images: Tensor  # (B, 4, H, W, 3) uint8, front camera
     token_ids: Tensor  # (B, L + R) prompt with its history, then the reasoning, padded with 0
-    reasoning: Tensor  # (B, R) the reasoning again, padded with -100
+    weights: Tensor  # (B, R) of each reasoning token, 0 where padded
     lengths: Tensor  # (B,) prompt and reasoning without padding
     actions: Tensor  # (B, 64, 2) normalised
+
+    @property
+    def reasoning(self) -> Tensor:
+        """(B, R) the reasoning's token ids."""
+        return self.token_ids[:, -self.weights.shape[1] :]
+
+
+class Pictures:
+    """The front camera's frames of a split: decoded when asked for, or once for all onto a GPU."""
+
+    def __init__(self, data: Dataset, device: torch.device) -> None:
+        self._data, self._device = data, device
+        self._decoded = self._decode_all() if device.type == "cuda" else None
+
+    def __call__(self, chosen: NDArray[np.int64]) -> Tensor:
+        """(B, 4, H, W, 3) uint8 on the device."""
+        if self._decoded is not None:
+            return self._decoded[torch.from_numpy(chosen).to(self._device)]
+        return torch.from_numpy(np.stack([self._data.images(int(i))[0] for i in chosen])).to(self._device)
+
+    def _decode_all(self) -> Tensor:
+        decoded = torch.empty((len(self._data), FRAMES, HEIGHT, WIDTH, 3), dtype=torch.uint8, device=self._device)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for i, frames in enumerate(pool.map(lambda i: self._data.images(i)[0], range(len(self._data)))):
+                decoded[i] = torch.from_numpy(frames)
+        return decoded
+
+
+def exposed(images: Tensor, rng: np.random.Generator) -> Tensor:
+    """Every sample at another exposure and white balance, the same for all its frames.
+
+    Args:
+        images: (B, F, H, W, 3) uint8.
+    """
+    count = len(images)
+    gain = rng.uniform(1 - _GAIN, 1 + _GAIN, (count, 1)) * rng.uniform(1 - _TINT, 1 + _TINT, (count, 3))
+    shift = rng.uniform(-_SHIFT, _SHIFT, (count, 1)) - 1 + gain  # the gain acts on values of 0..2
+    scale, offset = (torch.from_numpy(v).float().to(images.device)[:, None, None, None] for v in (gain, shift))
+    values = (images.float() / 127.5 - 1.0) * scale + offset
+    return ((values.clamp(-1.0, 1.0) + 1.0) * 127.5).round().to(torch.uint8)
 
 
 class Tokens:
@@ -43,6 +85,7 @@ class Tokens:
         self.prompts = prompts  # (N, L)
         closing = [words.cot_end, words.future_start]
         self.reasonings = [words.encode(str(text)) + closing for text in data.columns["text"]]
+        self.deliberative = data.columns["deliberative"] == 1  # (N, tokens)
 
 
 def prompt_layout(target: AlpamayoTarget) -> PromptLayout:
@@ -59,19 +102,19 @@ def epoch_order(count: int, size: int, seed: int, epoch: int) -> NDArray[np.int6
     return order[: count // size * size].reshape(-1, size)
 
 
-def make_batch(data: Dataset, tokens: Tokens, chosen: NDArray[np.int64]) -> Batch:
+def make_batch(data: Dataset, tokens: Tokens, chosen: NDArray[np.int64], device: torch.device) -> Batch:
     """The batch of some sample numbers."""
     said = [tokens.reasonings[i] for i in chosen]
-    longest = max(map(len, said))
-    padded = torch.zeros(len(chosen), longest, dtype=torch.int64)
-    labels = torch.full_like(padded, IGNORED)
-    for row, ids in enumerate(said):
-        padded[row, : len(ids)] = labels[row, : len(ids)] = torch.tensor(ids)
+    padded = torch.zeros(len(chosen), max(map(len, said)), dtype=torch.int64)
+    weights = torch.zeros(padded.shape)
+    for row, (ids, sample) in enumerate(zip(said, chosen, strict=True)):
+        padded[row, : len(ids)] = torch.tensor(ids)
+        weights[row, : len(ids)] = 1.0
+        weights[row, np.flatnonzero(tokens.deliberative[sample])] = DELIBERATIVE_WEIGHT
     prompts = tokens.prompts[torch.from_numpy(chosen)]
     return Batch(
-        images=torch.from_numpy(np.stack([data.images(int(i))[0] for i in chosen])),
-        token_ids=torch.cat([prompts, padded], dim=1),
-        reasoning=labels,
-        lengths=torch.tensor([prompts.shape[1] + len(ids) for ids in said]),
-        actions=torch.from_numpy(data.columns["actions"][chosen]),
+        token_ids=torch.cat([prompts, padded], dim=1).to(device),
+        weights=weights.to(device),
+        lengths=torch.tensor([prompts.shape[1] + len(ids) for ids in said]).to(device),
+        actions=torch.from_numpy(data.columns["actions"][chosen]).to(device),
     )

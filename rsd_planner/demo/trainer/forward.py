@@ -71,9 +71,9 @@ def encode_images(network: AlpamayoNetwork, images: Tensor) -> list[Tensor]:
     """Embeddings and DeepStack levels of (B, F, H, W, 3) uint8 images, each (B, F * tokens, hidden)."""
     batch, frames, height, width, _ = images.shape
     config = network.vision.config
-    grid = torch.tensor([[1, height // config.patch_size, width // config.patch_size]]).expand(batch * frames, -1)
+    grid = torch.tensor([[1, height // config.patch_size, width // config.patch_size]], device=images.device)
     patches = patchify(images.flatten(0, 1), config.patch_size, config.spatial_merge_size)
-    out = network.vision(patches, grid_thw=grid)
+    out = network.vision(patches, grid_thw=grid.expand(batch * frames, -1))
     return [level.reshape(batch, -1, level.shape[-1]) for level in (out.pooler_output, *out.deepstack_features)]
 
 
@@ -90,7 +90,7 @@ def read_text(network: AlpamayoNetwork, layout: PromptLayout, token_ids: Tensor,
     hidden = network.text.embed_tokens(token_ids)
     index = layout.image_index[None, :, None].expand(batch, -1, hidden.shape[-1])
     hidden = hidden.scatter(1, index, embeddings)
-    after = torch.arange(prompt_length, total).expand(3, 1, -1) + layout.rope_delta
+    after = torch.arange(prompt_length, total, device=token_ids.device).expand(3, 1, -1) + layout.rope_delta
     rotary = network.text.rotary_emb(hidden, torch.cat([layout.positions, after], dim=-1))
     kv = PassKV()
     for i, layer in enumerate(network.text.layers):
@@ -115,10 +115,11 @@ def velocity(network: AlpamayoNetwork, text: TextPass, lengths: Tensor, actions:
     draws = len(actions) // len(lengths)
     lengths = lengths.repeat_interleave(draws)
     total, waypoints = text.kv.keys[0].shape[2], actions.shape[1]
-    readable = torch.arange(total)[None] < lengths[:, None]  # (B * draws, total)
-    own = torch.ones(len(actions), waypoints, dtype=torch.bool)
+    device = actions.device
+    readable = torch.arange(total, device=device)[None] < lengths[:, None]  # (B * draws, total)
+    own = torch.ones(len(actions), waypoints, dtype=torch.bool, device=device)
     mask = torch.cat([readable, own], dim=1)[:, None, None].expand(-1, 1, waypoints, -1)
-    positions = (torch.arange(waypoints)[None] + lengths[:, None] + text.rope_delta).expand(3, -1, -1)
+    positions = (torch.arange(waypoints, device=device)[None] + lengths[:, None] + text.rope_delta).expand(3, -1, -1)
 
     hidden = network.action_in_proj(actions, time)
     rotary = network.expert.rotary_emb(hidden, positions)
@@ -129,9 +130,10 @@ def velocity(network: AlpamayoNetwork, text: TextPass, lengths: Tensor, actions:
     return out
 
 
-def reasoning_loss(text: TextPass, reasoning: Tensor) -> Tensor:
-    """Cross-entropy per reasoning token; (B, R) ids with -100 where padded."""
-    return functional.cross_entropy(text.logits.flatten(0, 1), reasoning.flatten(), ignore_index=-100)
+def reasoning_loss(text: TextPass, reasoning: Tensor, weights: Tensor) -> Tensor:
+    """Cross-entropy of the reasoning's tokens; (B, R) ids and the weight of each, 0 where padded."""
+    losses = functional.cross_entropy(text.logits.flatten(0, 1), reasoning.flatten(), reduction="none")
+    return (losses * weights.flatten()).sum() / weights.sum()
 
 
 def flow_loss(
@@ -142,10 +144,11 @@ def flow_loss(
     Args:
         actions: (B, 64, 2) normalised.
         draws: Noise and time draws per sample; they share the prefix.
+        generator: On the CPU, so that every device sees the same noise.
     """
     target = actions.repeat_interleave(draws, dim=0)
-    noise = torch.randn(target.shape, generator=generator)
-    time = torch.rand(len(target), generator=generator)
+    noise = torch.randn(target.shape, generator=generator).to(target.device)
+    time = torch.rand(len(target), generator=generator).to(target.device)
     moment = time[:, None, None]
     found = velocity(network, text, lengths, (1 - moment) * noise + moment * target, time)
     return functional.mse_loss(found, target - noise)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rsd_planner.demo.trainer.batches import IGNORED, Batch, Tokens, epoch_order, make_batch
+from rsd_planner.demo.trainer.batches import Pictures, Tokens, epoch_order, exposed, make_batch
 from rsd_planner.demo.trainer.forward import encode_images, flow_loss, read_text, reasoning_loss
 from rsd_planner.demo.world.dataset import CAUSES, Dataset
 from rsd_planner.demo.world.facts import DISTANCES_M
@@ -27,6 +27,7 @@ from rsd_planner.errors import PlannerError
 from rsd_planner.target.alpamayo import AlpamayoTarget
 
 SAVE_EVERY_S = 120.0
+IGNORED = -100  # an answer that is not asked for
 FLOW_DRAWS = 2
 CLIP = 1.0
 SIDES, BODIES = ("", "left", "right"), ("", "car", "van", "truck", "pedestrian", "cyclist")
@@ -90,14 +91,14 @@ def sight_answers(data: Dataset, chosen: Any) -> dict[str, Tensor]:
 def train_see(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
     """Teach the vision tower to tell the cause, its distance, side and kind from single frames."""
     torch.manual_seed(recipe.seed)
-    heads = SightHeads(target.network.text.config.hidden_size)
-    vision = target.network.vision
-    trained = nn.ModuleDict({"vision": vision, "heads": heads})
+    device = _device(target)
+    heads = SightHeads(target.network.text.config.hidden_size).to(device)
+    trained = nn.ModuleDict({"vision": target.network.vision, "heads": heads})
+    pictures = Pictures(data, device)
 
     def loss_of(chosen: Any, step: int) -> dict[str, Tensor]:
-        del step
-        images = torch.from_numpy(np.stack([data.images(int(i))[0, -1:] for i in chosen]))
-        answers = sight_answers(data, chosen)
+        images = exposed(pictures(chosen)[:, -1:], _rng(recipe, step))
+        answers = {name: answer.to(device) for name, answer in sight_answers(data, chosen).items()}
         found = heads(encode_images(target.network, images))
         return {
             name: functional.cross_entropy(found[name], answers[name], ignore_index=IGNORED) for name in heads.answers
@@ -108,22 +109,31 @@ def train_see(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) 
 
 def train_drive(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
     """Teach text model and action expert to reason and to drive; at the end the vision tower along with them."""
-    tokens = Tokens(target, data)
+    device = _device(target)
+    tokens, pictures = Tokens(target, data), Pictures(data, device)
     noise = torch.Generator()
     frozen_steps = int(recipe.steps * VISION_FROZEN_SHARE)
 
     def loss_of(chosen: Any, step: int) -> dict[str, Tensor]:
         noise.manual_seed(recipe.seed * 1_000_003 + step)
-        batch: Batch = make_batch(data, tokens, chosen)
+        batch = make_batch(data, tokens, chosen, device)
         with torch.set_grad_enabled(step >= frozen_steps):
-            vision = encode_images(target.network, batch.images)
+            vision = encode_images(target.network, exposed(pictures(chosen), _rng(recipe, step)))
         text = read_text(target.network, tokens.layout, batch.token_ids, vision)
         return {
-            "reasoning": reasoning_loss(text, batch.reasoning),
+            "reasoning": reasoning_loss(text, batch.reasoning, batch.weights),
             "flow": flow_loss(target.network, text, batch.lengths, batch.actions, FLOW_DRAWS, noise),
         }
 
     _run("drive", target.network, loss_of, len(data), out, recipe)
+
+
+def _device(target: AlpamayoTarget) -> torch.device:
+    return next(target.network.parameters()).device
+
+
+def _rng(recipe: Recipe, step: int) -> np.random.Generator:
+    return np.random.default_rng([recipe.seed, step, 1])
 
 
 def _run(
@@ -182,7 +192,7 @@ def _save(path: Path, trained: nn.Module, optimizer: torch.optim.Optimizer, reci
 def _restore(path: Path, trained: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe) -> int:
     if not path.exists():
         return 0
-    state = torch.load(path, weights_only=True)
+    state = torch.load(path, map_location="cpu", weights_only=True)
     if state["recipe"] != asdict(recipe):
         raise TrainingStateError(f"{path}: made with {state['recipe']}, expected {asdict(recipe)}: use another folder")
     trained.load_state_dict(state["model"])
