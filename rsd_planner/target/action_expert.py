@@ -15,7 +15,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
 )
 
 from rsd_planner.target.config import InProjectionConfig
-from rsd_planner.target.kv_cache import KVCache
+from rsd_planner.target.kv_cache import KVCache, for_layers
 
 ACTION_DIMS = 2  # acceleration, curvature
 
@@ -101,6 +101,8 @@ class ActionExpert(nn.Module):
         hidden = embedded
         rotary = self.rotary_emb(hidden, positions)
         for layer in self.layers:
-            hidden = layer(hidden, position_embeddings=rotary, attention_mask=None, cache=cache, is_causal=False)
+            hidden = layer(
+                hidden, position_embeddings=rotary, attention_mask=None, **for_layers(cache), is_causal=False
+            )
         normed: Tensor = self.norm(hidden)
         return normed

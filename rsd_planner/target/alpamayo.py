@@ -18,7 +18,7 @@ from rsd_planner.scene.observation import Frame, Observation
 from rsd_planner.target.checkpoint import ModelDirectory, load_weights
 from rsd_planner.target.config import FRAMES_PER_CAMERA, TRAINED_CAMERAS, AlpamayoConfig, read_config
 from rsd_planner.target.images import ImagePatcher, Patches
-from rsd_planner.target.kv_cache import KVCache
+from rsd_planner.target.kv_cache import KVCache, for_layers
 from rsd_planner.target.network import AlpamayoNetwork, build_network, read_vlm_config
 from rsd_planner.target.prompt import fuse_history, prompt_text
 from rsd_planner.target.vocabulary import Vocabulary, load_vocabulary
@@ -246,7 +246,7 @@ class AlpamayoTarget:
         hidden, tapped = embedded, []
         rotary = self.network.text.rotary_emb(hidden, positions)
         for i, layer in enumerate(self.network.text.layers):
-            hidden = layer(hidden, position_embeddings=rotary, attention_mask=mask, cache=self.cache)
+            hidden = layer(hidden, position_embeddings=rotary, attention_mask=mask, **for_layers(self.cache))
             if i < len(deepstack):
                 hidden[0, image_index] += deepstack[i]
             if i in self.taps:

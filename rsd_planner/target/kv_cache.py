@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextDecoderLayer
 
+# transformers renamed the argument between 5.17 and 5.24; both are served
+_ARGUMENT = "cache" if "cache" in inspect.signature(Qwen3VLTextDecoderLayer.forward).parameters else "past_key_values"
 _HEADROOM = 512  # rows: a reasoning, its closing tokens and 64 waypoints
 
 
@@ -71,3 +75,8 @@ class KVCache:
         if not 0 <= count <= self.length:
             raise ValueError(f"cannot roll back {count} of {self.length} tokens")
         self.length -= count
+
+
+def for_layers(cache: Any) -> dict[str, Any]:
+    """The keyword by which transformers' layers take a cache: anything that answers `update`."""
+    return {_ARGUMENT: cache}

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rsd_planner.target.alpamayo import PromptLayout
+from rsd_planner.target.kv_cache import for_layers
 from rsd_planner.target.network import AlpamayoNetwork
 
 
@@ -94,7 +95,7 @@ def read_text(network: AlpamayoNetwork, layout: PromptLayout, token_ids: Tensor,
     rotary = network.text.rotary_emb(hidden, torch.cat([layout.positions, after], dim=-1))
     kv = PassKV()
     for i, layer in enumerate(network.text.layers):
-        hidden = layer(hidden, position_embeddings=rotary, attention_mask=None, cache=kv)
+        hidden = layer(hidden, position_embeddings=rotary, attention_mask=None, **for_layers(kv))
         if i < len(deepstack):
             hidden = hidden.scatter_add(1, index, deepstack[i])
     logits = network.logits(network.text.norm(hidden[:, prompt_length - 1 : -1]))
@@ -125,7 +126,7 @@ def velocity(network: AlpamayoNetwork, text: TextPass, lengths: Tensor, actions:
     rotary = network.expert.rotary_emb(hidden, positions)
     cache = PrefixKV(text.kv, draws)
     for layer in network.expert.layers:
-        hidden = layer(hidden, position_embeddings=rotary, attention_mask=mask, cache=cache, is_causal=False)
+        hidden = layer(hidden, position_embeddings=rotary, attention_mask=mask, **for_layers(cache), is_causal=False)
     out: Tensor = network.action_out_proj(network.expert.norm(hidden))
     return out
 

@@ -12,10 +12,14 @@ import numpy as np
 import torch
 import typer
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from rsd_planner.demo.world.cameras import HEIGHT, WIDTH
 from rsd_planner.demo.world.dataset import CAUSES, Dataset, DatasetError, load_split
 from rsd_planner.demo.world.splits import Split
+from rsd_planner.errors import one_line
 
 _BATCH = 32
 _USED = [0, -1]  # of the four frames
@@ -102,6 +106,29 @@ def train(data: Dataset, epochs: int, seed: int = 0) -> CauseNet:
             total += float(loss.detach())
         typer.echo(f"epoch {epoch + 1}/{epochs}: loss {total / max(len(order) // _BATCH, 1):.3f}")
     return network.eval()
+
+
+def save(network: CauseNet, path: Path, samples: int, epochs: int) -> None:
+    """Write the weights, and how they were trained."""
+    weights = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    save_file(weights, path, metadata={"samples": str(samples), "epochs": str(epochs)})
+
+
+def load(path: Path) -> tuple[CauseNet, dict[str, str]]:
+    """A saved classifier, and how it was trained.
+
+    Raises:
+        DatasetError: The file holds something else.
+    """
+    network = CauseNet()
+    network(torch.zeros(1, 3 * len(_USED), HEIGHT, WIDTH))  # gives the lazy layer its shape
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = dict(file.metadata() or {})
+            network.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+    except (SafetensorError, RuntimeError) as error:
+        raise DatasetError(f"{path}: no classifier of causes ({one_line(error)}); delete it to train anew") from None
+    return network.eval(), about
 
 
 @torch.no_grad()

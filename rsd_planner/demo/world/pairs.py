@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -69,44 +69,63 @@ class Case:
 
 
 def pairs_by_image(split: Split) -> Iterator[tuple[Case, Case]]:
-    """Endless: identical history, different images: the causes differ.
-
-    One road, one driver, two events that the ego has not reacted to yet.
-    """
-    camerawork = Camerawork()
-    for seed in reversed(SEEDS[split]):  # from the far end: no dataset gets there
-        found = _unreacted(split, seed)
-        if found is None:
-            continue
-        tick, drives = found
-        cases = []
-        for drive in drives:
-            scene = camerawork.scene(drive, make_look(split, seed))
-            images = camerawork.frames(scene, tick)
-            scene.release()
-            cases.append(Case(seed, tick, images, drive.path.history(tick * STEP_NS), observe(drive, tick)))
-        yield cases[0], cases[1]
+    """Endless: identical history, different images: the causes differ."""
+    return _all_pairs(pair_by_image, split)
 
 
 def pairs_by_history(split: Split) -> Iterator[tuple[Case, Case]]:
-    """Endless: identical images, different histories: the cause stays, the action changes.
+    """Endless: identical images, different histories: the cause stays, the action changes."""
+    return _all_pairs(pair_by_history, split)
 
-    The second history runs over the same ground at another speed.
-    """
+
+def pair_seeds(split: Split) -> Iterator[int]:
+    """Seeds to look for pairs in, from the far end: no dataset gets there."""
+    return reversed(SEEDS[split])
+
+
+def pair_by_image(split: Split, seed: int, camerawork: Camerawork) -> tuple[Case, Case] | None:
+    """One road, one driver, two events that the ego has not reacted to yet; None if the seed has no such pair."""
+    found = _unreacted(split, seed)
+    if found is None:
+        return None
+    tick, drives = found
+    cases = []
+    for drive in drives:
+        images = _photographed(drive, tick, split, seed, camerawork)
+        cases.append(Case(seed, tick, images, drive.path.history(tick * STEP_NS), observe(drive, tick)))
+    return cases[0], cases[1]
+
+
+def pair_by_history(split: Split, seed: int, camerawork: Camerawork) -> tuple[Case, Case] | None:
+    """A tick, and the same tick as if reached at another speed over the same ground; None if none calls for it."""
+    rng = np.random.default_rng([seed, 17])
+    drive = run_drive(make_layout(split, seed))
+    tick = int(rng.choice(choose_ticks(drive, seed)))
+    facts = observe(drive, tick)
+    other = _other_motion(drive.path, tick, facts, rng)
+    if other is None:
+        return None
+    images = _photographed(drive, tick, split, seed, camerawork)
+    first = Case(seed, tick, images, drive.path.history(tick * STEP_NS), facts)
+    return first, replace(first, history=other, facts=replace(facts, ego=ego_motion(other)))
+
+
+def _all_pairs(
+    find: Callable[[Split, int, Camerawork], tuple[Case, Case] | None], split: Split
+) -> Iterator[tuple[Case, Case]]:
     camerawork = Camerawork()
-    for seed in reversed(SEEDS[split]):
-        rng = np.random.default_rng([seed, 17])
-        drive = run_drive(make_layout(split, seed))
-        tick = int(rng.choice(choose_ticks(drive, seed)))
-        facts = observe(drive, tick)
-        other = _other_motion(drive.path, tick, facts, rng)
-        if other is None:
-            continue
-        scene = camerawork.scene(drive, make_look(split, seed))
-        images = camerawork.frames(scene, tick)
+    for seed in pair_seeds(split):
+        pair = find(split, seed, camerawork)
+        if pair is not None:
+            yield pair
+
+
+def _photographed(drive: Drive, tick: int, split: Split, seed: int, camerawork: Camerawork) -> NDArray[np.uint8]:
+    scene = camerawork.scene(drive, make_look(split, seed))
+    try:
+        return camerawork.frames(scene, tick)
+    finally:
         scene.release()
-        first = Case(seed, tick, images, drive.path.history(tick * STEP_NS), facts)
-        yield first, replace(first, history=other, facts=replace(facts, ego=ego_motion(other)))
 
 
 def _unreacted(split: Split, seed: int) -> tuple[int, tuple[Drive, Drive]] | None:

@@ -61,6 +61,11 @@ def action_of(text: str) -> str:
     return ""
 
 
+def decision_of(text: str) -> str:
+    """The sentence that decides: the last one of a reasoning that describes the scene before."""
+    return text.rsplit(". ", 1)[-1]
+
+
 def all_causes() -> Iterator[Cause]:
     """Every cause the world can show."""
     for kind in CauseKind:
