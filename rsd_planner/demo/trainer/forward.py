@@ -6,12 +6,16 @@ samples at once, and the action expert reads the keys and values of that same pa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from transformers.models.qwen3_vl.modeling_qwen3_vl import apply_rotary_pos_emb_vision
 
 from rsd_planner.target.alpamayo import PromptLayout
 from rsd_planner.target.kv_cache import for_layers
@@ -74,8 +78,33 @@ def encode_images(network: AlpamayoNetwork, images: Tensor) -> list[Tensor]:
     config = network.vision.config
     grid = torch.tensor([[1, height // config.patch_size, width // config.patch_size]], device=images.device)
     patches = patchify(images.flatten(0, 1), config.patch_size, config.spatial_merge_size)
-    out = network.vision(patches, grid_thw=grid.expand(batch * frames, -1))
+    with _equal_images(network.vision):
+        out = network.vision(patches, grid_thw=grid.expand(batch * frames, -1))
     return [level.reshape(batch, -1, level.shape[-1]) for level in (out.pooler_output, *out.deepstack_features)]
+
+
+@contextmanager
+def _equal_images(vision: Any) -> Iterator[None]:
+    """All images in one attention call, since they are of one size; transformers takes them one by one."""
+    for block in vision.blocks:
+        block.attn.forward = partial(_attend_within_images, block.attn)
+    try:
+        yield
+    finally:
+        for block in vision.blocks:
+            del block.attn.forward
+
+
+def _attend_within_images(
+    attention: Any, hidden_states: Tensor, cu_seqlens: Tensor, position_embeddings: tuple[Tensor, Tensor], **_: Any
+) -> Tensor:
+    images = len(cu_seqlens) - 1
+    query, key, value = attention.qkv(hidden_states).unflatten(-1, (3, attention.num_heads, -1)).unbind(1)
+    query, key = apply_rotary_pos_emb_vision(query, key, *position_embeddings)
+    per_image = [one.unflatten(0, (images, -1)).transpose(1, 2) for one in (query, key, value)]
+    attended = functional.scaled_dot_product_attention(*per_image)  # (images, heads, patches, head dim)
+    out: Tensor = attention.proj(attended.transpose(1, 2).flatten(2).flatten(0, 1))
+    return out
 
 
 def read_text(network: AlpamayoNetwork, layout: PromptLayout, token_ids: Tensor, vision: list[Tensor]) -> TextPass:

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rsd_planner.demo.trainer.batches import Pictures, Tokens, epoch_order, exposed, make_batch
+from rsd_planner.demo.trainer.batches import Tokens, epoch_order, make_batch
 from rsd_planner.demo.trainer.forward import encode_images, flow_loss, read_text, reasoning_loss
 from rsd_planner.demo.world.dataset import CAUSES, Dataset
 from rsd_planner.demo.world.facts import DISTANCES_M
+from rsd_planner.demo.world.pictures import Pictures, exposed
 from rsd_planner.errors import PlannerError
 from rsd_planner.target.alpamayo import AlpamayoTarget
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from rsd_planner.demo.world.cameras import HEIGHT, WIDTH
 from rsd_planner.demo.world.dataset import CAUSES, Dataset, DatasetError, load_split
+from rsd_planner.demo.world.pictures import Pictures, exposed
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.errors import one_line
 
@@ -62,30 +63,24 @@ def _convolution(before: int, after: int, stride: int) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU())
 
 
-def _batch(data: Dataset, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
-    images = np.stack([data.images(int(index))[0, _USED] for index in indices])  # (B, 2, H, W, 3)
-    pixels = torch.from_numpy(images).permute(0, 1, 4, 2, 3).flatten(1, 2).float() / 127.5 - 1.0
-    pixels = pixels.contiguous(memory_format=torch.channels_last)
+def _answers(data: Dataset, indices: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
     causes = torch.from_numpy(data.columns["cause"][indices].astype(np.int64))
-    return pixels, causes, torch.from_numpy(data.columns["distance"][indices].astype(np.float32))
+    return causes.to(device), torch.from_numpy(data.columns["distance"][indices].astype(np.float32)).to(device)
 
 
-def _exposed(images: Tensor, rng: np.random.Generator) -> Tensor:
-    """Every sample at another exposure and white balance, the same for its frames."""
-    count = len(images)
-    gain = rng.uniform(0.7, 1.3, (count, 1, 1)) * rng.uniform(0.88, 1.12, (count, 1, 3))
-    shift = rng.uniform(-0.15, 0.15, (count, 1, 1))
-    per_channel = np.tile(gain, (1, len(_USED), 1)).reshape(count, 3 * len(_USED), 1, 1)
-    moved = (images + 1.0) * torch.from_numpy(per_channel).float() - 1.0 + torch.from_numpy(shift[..., None]).float()
-    return moved.clamp(-1.0, 1.0)
+def _values(images: Tensor) -> Tensor:
+    """(B, 2, H, W, 3) uint8 to (B, 6, H, W) in -1..1."""
+    pixels = images.permute(0, 1, 4, 2, 3).flatten(1, 2).float() / 127.5 - 1.0
+    return pixels.contiguous(memory_format=torch.channels_last)
 
 
-def train(data: Dataset, epochs: int, seed: int = 0) -> CauseNet:
+def train(data: Dataset, epochs: int, seed: int = 0, device: str = "cpu") -> CauseNet:
     """Fit to a dataset; one line per epoch on stdout."""
     torch.manual_seed(seed)
-    rng, network = np.random.default_rng(seed), CauseNet()
-    network(_batch(data, np.arange(2))[0])
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    place = torch.device(device)
+    rng, network, pictures = np.random.default_rng(seed), CauseNet(), Pictures(data, place)
+    network(torch.zeros(2, 3 * len(_USED), HEIGHT, WIDTH))
+    network.to(place).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     steps = epochs * (len(data) // _BATCH)
     optimiser = torch.optim.AdamW(network.parameters(), lr=_PEAK_RATE, weight_decay=0.02)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _PEAK_RATE, total_steps=steps)
@@ -93,8 +88,8 @@ def train(data: Dataset, epochs: int, seed: int = 0) -> CauseNet:
         total = 0.0
         order = rng.permutation(len(data))[: len(data) // _BATCH * _BATCH]
         for indices in order.reshape(-1, _BATCH):
-            images, causes, distances = _batch(data, indices)
-            logits, log_distance = network(_exposed(images, rng))
+            causes, distances = _answers(data, indices, place)
+            logits, log_distance = network(_values(exposed(pictures(indices)[:, _USED], rng)))
             known = distances > 0
             loss = nn.functional.cross_entropy(logits, causes, label_smoothing=0.05)
             if known.any():
@@ -134,12 +129,15 @@ def load(path: Path) -> tuple[CauseNet, dict[str, str]]:
 @torch.no_grad()
 def evaluate(network: CauseNet, data: Dataset) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Confusion matrix (true, named), and the relative error of every known distance."""
+    place = next(network.parameters()).device
+    pictures = Pictures(data, place)
     confusion = np.zeros((len(CAUSES), len(CAUSES)), np.int64)
     errors: list[float] = []
     for start in range(0, len(data), _BATCH):
-        images, causes, distances = _batch(data, np.arange(start, min(start + _BATCH, len(data))))
-        logits, log_distance = network(images)
-        np.add.at(confusion, (causes.numpy(), logits.argmax(1).numpy()), 1)
+        indices = np.arange(start, min(start + _BATCH, len(data)))
+        causes, distances = _answers(data, indices, place)
+        logits, log_distance = network(_values(pictures(indices)[:, _USED]))
+        np.add.at(confusion, (causes.cpu().numpy(), logits.argmax(1).cpu().numpy()), 1)
         known = distances > 0
         errors += (log_distance[known].exp() / distances[known] - 1).tolist()
     return confusion, np.array(errors)
@@ -165,10 +163,11 @@ def main(
     epochs: Annotated[int, typer.Option()] = 5,
     limit: Annotated[int | None, typer.Option(help="training samples at most")] = None,
     threads: Annotated[int, typer.Option()] = 1,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
 ) -> None:
     """Train on DATA's train split and report every other split there."""
     torch.set_num_threads(threads)
-    network = train(load_split(data, Split.TRAIN, limit), epochs)
+    network = train(load_split(data, Split.TRAIN, limit), epochs, device=device)
     for split in (Split.VAL, Split.TEST, Split.OFF_SHELF):
         try:
             found = load_split(data, split)
