@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from rsd_planner.decoding.logits import Choice
 from rsd_planner.decoding.protocols import Proposal
 from rsd_planner.draft.feature_draft import FeatureDraft
-from rsd_planner.draft.layers import Attention, KeysValues, Mlp, Rotation, Shape
+from rsd_planner.draft.layers import Attention, Mlp, Rotation, Shape
 from rsd_planner.draft.rotary import Rotary
 from rsd_planner.draft.target_parts import TargetParts
+from rsd_planner.target.kv_cache import KeysValues
 
 
 class DFlashLayer(nn.Module):
@@ -93,14 +94,17 @@ class DFlashDraft(FeatureDraft):
 
     def guess(self, limit: int, choice: Choice) -> Proposal:
         """See `FeatureDraft.guess`."""
-        hidden = self.hidden()[1 : limit + 1]
-        logits = self.target.lm_head(hidden).float()
+        logits = self.logits(limit)
         if choice.greedy:
             return Proposal(self.source, tuple(choice.best(logits)[1].tolist()))
         q = choice.distribution(logits)
         if not torch.isfinite(q).all():
             return Proposal(self.source)
         return Proposal(self.source, tuple(choice.draw(row) for row in q), q)
+
+    def logits(self, count: int) -> Tensor:
+        """(count, vocab) float32 of the first tokens behind the last committed one."""
+        return self.target.lm_head(self.hidden()[1 : count + 1]).float()
 
     def hidden(self) -> Tensor:
         """(block, hidden) after the final norm: the last committed token, then what the mask tokens have become."""

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from rsd_planner.decoding.logits import Choice
 from rsd_planner.decoding.protocols import Proposal
 from rsd_planner.draft.feature_draft import FeatureDraft
-from rsd_planner.draft.layers import Attention, KeysValues, Mlp, Rotation, Shape
+from rsd_planner.draft.layers import Attention, Mlp, Rotation, Shape
 from rsd_planner.draft.rotary import Rotary
 from rsd_planner.draft.target_parts import TargetParts
+from rsd_planner.target.kv_cache import KeysValues
 
 DEPTH = 7  # tokens per proposal: as many steps as it is trained to feed its own output back
 
@@ -81,11 +82,21 @@ class Eagle3Draft(FeatureDraft):
         self.network = network
         self._token_ids = token_ids
         self._lm_head = network.lm_head or target.lm_head
-        self._hidden = torch.empty(0)  # (1, 1, hidden) of the newest row
+        self._newest = (torch.empty(0), torch.empty(0))  # what `step` said of the last committed token
 
     def read(self, features: Tensor, following: Tensor) -> None:
         """See `FeatureDraft.read`."""
-        self._hidden = self.rows(self.network.fc(features[None]), following)[:, -1:]
+        self._newest = self.step(self.fuse(features[None]), following)
+
+    def fuse(self, features: Tensor) -> Tensor:
+        """(1, T, taps * hidden) of the target -> (1, T, hidden)."""
+        fused: Tensor = self.network.fc(features)
+        return fused
+
+    def step(self, features: Tensor, following: Tensor) -> tuple[Tensor, Tensor]:
+        """As `rows`; of the newest row, its (1, 1, hidden) output and (draft vocabulary,) logits."""
+        hidden = self.rows(features, following)[:, -1:]
+        return hidden, self.logits(hidden[0, 0])
 
     def rows(self, features: Tensor, following: Tensor) -> Tensor:
         """One causal pass over (1, T, hidden) features and the (T,) tokens after them, behind what the cache holds."""
@@ -103,9 +114,8 @@ class Eagle3Draft(FeatureDraft):
         self.cache.reserve(limit)
         tokens: list[Tensor] = []
         chances: list[Tensor] = []
-        hidden = self._hidden
+        hidden, logits = self._newest
         while True:
-            logits = self.logits(hidden[0, 0])
             if choice.greedy:
                 token = self._best(logits, choice)
             else:
@@ -117,7 +127,7 @@ class Eagle3Draft(FeatureDraft):
             tokens.append(token)
             if len(tokens) == limit:
                 break
-            hidden = self.rows(hidden, token[None])
+            hidden, logits = self.step(hidden, token[None])
             self.cache.commit(1)
         self.cache.rollback(max(len(tokens) - 1, 0))
         said = torch.stack(tokens).tolist() if tokens else []

@@ -13,11 +13,22 @@ from rsd_planner.draft.rotary import rotate
 Rotation = tuple[Tensor, Tensor]  # cos and sin, each (T, head_dim)
 
 
-class KeysValues(Protocol):
-    """Where a layer's keys and values go, and what is to be attended to comes from: a KVCache, or a trainer's own."""
+class Mix(Protocol):
+    """An attention kernel over (B, heads, T, head_dim) queries and (B, KV heads, keys, head_dim) keys and values."""
 
-    def update(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """New rows, (B, KV heads, T, head_dim) -> those before them and they themselves."""
+    def __call__(
+        self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, causal: bool
+    ) -> Tensor: ...
+
+
+def scaled_dot_product(
+    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, causal: bool = False
+) -> Tensor:
+    """PyTorch's own kernel."""
+    grouped = keys.shape[1] != queries.shape[1]
+    return functional.scaled_dot_product_attention(
+        queries, keys, values, attn_mask=mask, is_causal=causal, enable_gqa=grouped
+    )
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ class Attention(nn.Module):
     def __init__(self, shape: Shape, inputs: int, *, head_norms: bool) -> None:
         super().__init__()
         self._head_dim = shape.head_dim
+        self.mix: Mix = scaled_dot_product
         self.q_proj = nn.Linear(inputs, shape.heads * shape.head_dim, bias=False)
         self.k_proj = nn.Linear(inputs, shape.kv_heads * shape.head_dim, bias=False)
         self.v_proj = nn.Linear(inputs, shape.kv_heads * shape.head_dim, bias=False)
@@ -67,10 +79,7 @@ class Attention(nn.Module):
             mask: (..., T, keys), True where a key may be seen; None for everywhere.
             causal: Instead of a mask, where there are as many keys as queries.
         """
-        grouped = keys.shape[1] != queries.shape[1]
-        mixed = functional.scaled_dot_product_attention(
-            queries, keys, values, attn_mask=mask, is_causal=causal, enable_gqa=grouped
-        )
+        mixed = self.mix(queries, keys, values, mask, causal=causal)
         merged: Tensor = self.o_proj(mixed.transpose(1, 2).flatten(2))
         return merged
 

@@ -15,7 +15,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
 )
 
 from rsd_planner.target.config import InProjectionConfig
-from rsd_planner.target.kv_cache import KVCache, for_layers
+from rsd_planner.target.kv_cache import KeysValues, for_layers
 
 ACTION_DIMS = 2  # acceleration, curvature
 
@@ -87,13 +87,14 @@ class ActionExpert(nn.Module):
         self.norm = Qwen3VLTextRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = Qwen3VLTextRotaryEmbedding(config)
 
-    def forward(self, embedded: Tensor, positions: Tensor, cache: KVCache) -> Tensor:
+    def forward(self, embedded: Tensor, positions: Tensor, cache: KeysValues, mask: Tensor | None = None) -> Tensor:
         """One pass over the waypoints; the cache keeps its length.
 
         Args:
             embedded: (1, 64, hidden).
             positions: (3, 1, 64) rotary positions.
             cache: Keys and values of the prefix, up to and including `<|traj_future_start|>`.
+            mask: Added to the scores where the cache shows more rows than there are; None otherwise.
 
         Returns:
             (1, 64, hidden).
@@ -102,7 +103,7 @@ class ActionExpert(nn.Module):
         rotary = self.rotary_emb(hidden, positions)
         for layer in self.layers:
             hidden = layer(
-                hidden, position_embeddings=rotary, attention_mask=None, **for_layers(cache), is_causal=False
+                hidden, position_embeddings=rotary, attention_mask=mask, **for_layers(cache), is_causal=False
             )
         normed: Tensor = self.norm(hidden)
         return normed

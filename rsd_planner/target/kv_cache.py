@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -11,7 +11,14 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextDecoderLay
 
 # transformers renamed the argument between 5.17 and 5.24; both are served
 _ARGUMENT = "cache" if "cache" in inspect.signature(Qwen3VLTextDecoderLayer.forward).parameters else "past_key_values"
-_HEADROOM = 512  # rows: a reasoning, its closing tokens and 64 waypoints
+GRAIN = 512  # rows: a reasoning, its closing tokens and 64 waypoints
+
+
+class KeysValues(Protocol):
+    """Where a layer's keys and values go, and what is to be attended to comes from."""
+
+    def update(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """New rows, (B, KV heads, T, head_dim) -> those before them and they themselves."""
 
 
 class KVCache:
@@ -22,11 +29,23 @@ class KVCache:
     """
 
     def __init__(
-        self, layers: int, kv_heads: int, head_dim: int, *, dtype: torch.dtype, device: torch.device | str
+        self,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        *,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        grain: int = GRAIN,
     ) -> None:
+        """
+        Args:
+            grain: Rows by which the buffers grow. A pass that reads whole buffers wants a small one.
+        """
         self._layers = layers
         self._row = (kv_heads, head_dim)
         self._options: dict[str, Any] = {"dtype": dtype, "device": device}
+        self._grain = grain
         self.length = 0
         self.keys: list[Tensor] = []  # per layer (1, KV heads, capacity, head dim)
         self.values: list[Tensor] = []
@@ -40,11 +59,11 @@ class KVCache:
         self.length = 0
 
     def reserve(self, count: int) -> None:
-        """Make room for `count` more rows. Buffers grow in big steps, so that a running planner stops growing soon."""
+        """Make room for `count` more rows. Buffers grow in steps, so that a running planner stops growing soon."""
         needed = self.length + count
         if needed <= self.capacity:
             return
-        capacity = -(-(needed + _HEADROOM) // _HEADROOM) * _HEADROOM
+        capacity = -(-(needed + self._grain) // self._grain) * self._grain
         self.keys = [self._grown(layer, self.keys, capacity) for layer in range(self._layers)]
         self.values = [self._grown(layer, self.values, capacity) for layer in range(self._layers)]
 

@@ -125,7 +125,7 @@ def test_eagle3_tree_of_both_cycles(eagle3: Eagle3Draft, cycle: str) -> None:
 def tree_hidden(draft: Eagle3Draft, tokens: Tensor, mask: Tensor) -> Tensor:
     """(nodes, hidden) outputs of a tree whose root is the last committed token: each feeds its children's features."""
     past, depth = draft.cache.length, mask.sum(1) - 1
-    hidden = draft._hidden[0].repeat(len(tokens), 1)  # the root's is known; the others are filled in level by level
+    hidden = draft._newest[0][0].repeat(len(tokens), 1)  # the root's is known; the others are filled in level by level
     draft.cache.reserve(len(tokens))
     with torch.inference_mode():
         for level in range(1, int(depth.max()) + 1):
