@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from rsd_planner.demo.world.cameras import HEIGHT, WIDTH
 from rsd_planner.demo.world.tokenizer import PROCESSOR_DIR
@@ -35,6 +36,7 @@ ACTION_SPACE = {
     "dt": DT_S,
     "n_waypoints": 64,
 }
+_EMBEDDING_STD = 0.1
 _RESIDUAL_OUTPUTS = ("o_proj.weight", "down_proj.weight", "attn.proj.weight", "linear_fc2.weight")
 
 
@@ -61,6 +63,8 @@ def new_network(model_dir: Path, seed: int) -> tuple[AlpamayoConfig, AlpamayoNet
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             _initialise(name, parameter, generator)
+        first = config.history.bin_start
+        network.text.embed_tokens.weight[first : first + config.history.num_bins] = _ordered(config.history.num_bins)
     return config, network
 
 
@@ -78,10 +82,18 @@ def _initialise(name: str, parameter: nn.Parameter, generator: torch.Generator) 
         parameter.fill_(1.0 if name.endswith("weight") else 0.0)
         return
     inputs = parameter[0].numel()
-    deviation = 0.1 if "embed" in name and "patch" not in name else inputs**-0.5
+    deviation = _EMBEDDING_STD if "embed" in name and "patch" not in name else inputs**-0.5
     if name.endswith(_RESIDUAL_OUTPUTS):
         deviation /= (2 * LAYERS) ** 0.5
     parameter.normal_(std=deviation, generator=generator)
+
+
+def _ordered(bins: int) -> Tensor:
+    """(bins, hidden) embeddings of neighbouring bins start alike, so that what one bin teaches its neighbours learn."""
+    place = torch.arange(bins) / bins
+    waves = torch.logspace(-1, math.log10(bins / 4), TEXT["hidden_size"] // 2)  # per range of all bins
+    angle = 2 * math.pi * place[:, None] * waves
+    return _EMBEDDING_STD * 2**0.5 * torch.cat([angle.sin(), angle.cos()], dim=1)
 
 
 def _base_vocabulary(processor: Path) -> dict[str, int]:
