@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +11,14 @@ from typing import Annotated
 import typer
 
 import rsd_planner
+from rsd_planner.demo.commands import app as demo
 from rsd_planner.errors import ParameterError, PlannerError
+from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
 
 EXIT_ERROR = 2
-EXIT_INTERRUPTED = 130
 
 app = typer.Typer(name="rsd_planner", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(demo, name="demo")
 
 
 def main() -> None:
@@ -73,7 +74,7 @@ def evaluate(
     Writes plans.jsonl, summary.json, index.html and, per recording, an MCAP with the plans beside the inputs.
     """
     cameras = _cameras(camera or [])
-    with _interruptible():
+    with interruptible():
         from rich.console import Console
 
         from rsd_planner.demo.model import demo_model_dir
@@ -110,7 +111,7 @@ def view(
 ) -> None:
     """Draw one plan: the cameras, the scene from above with history and path, the reasoning."""
     cameras = _cameras(camera or [])
-    with _interruptible():
+    with interruptible():
         from rsd_planner.demo.model import demo_model_dir
         from rsd_planner.evaluation.view import ViewRequest
         from rsd_planner.evaluation.view import view as run
@@ -126,22 +127,12 @@ def check_target(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder laid out like one of test/golden.")],
 ) -> None:
     """Compare a checkpoint, as loaded here, with recorded outputs of the public implementation."""
-    with _interruptible():
+    with interruptible():
         from rsd_planner.evaluation.check_target import run
 
         good = run(directory)
     if not good:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Ctrl-C has an exit code of its own: typer's would be 1, which is check-target's verdict."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def _cameras(flags: Sequence[str]) -> dict[int, str]:

@@ -22,29 +22,45 @@ STEP_S = 0.1
 
 
 def top_view(record: PlanRecord) -> str:
-    """History, plan, recorded future and constant velocity seen from above: x forward to the right, y left upwards."""
+    """`top_view_of` a plan of an evaluation."""
+    return top_view_of(record.history, record.positions, record.future(), record.v0)
+
+
+def top_view_of(
+    history: NDArray[np.float64], positions: NDArray[np.float64], future: NDArray[np.float64], v0: float
+) -> str:
+    """History, plan, recorded future and constant velocity seen from above: x forward to the right, y left upwards.
+
+    Args:
+        history: (16, 3) m, frame of t0, as all that follow.
+        positions: (64, 3) of the plan.
+        future: (n, 3).
+        v0: m/s.
+    """
     figure, axes = theme.new_figure(7.2, 7.2 / TOP_VIEW_ASPECT)
-    future = record.future()
-    velocity = constant_velocity(record.v0)
+    velocity = constant_velocity(v0)
     axes.plot(*_xy(velocity), "--", color=theme.VELOCITY, lw=1.6, label="constant velocity")
     axes.plot(*_xy(_from_origin(future)), color=theme.RECORDED, lw=5, alpha=0.55, label="recorded future")
     every_second = range(10, WAYPOINTS + 1, 10)  # point 0 is the vehicle
-    plan = _xy(_from_origin(record.positions))
+    plan = _xy(_from_origin(positions))
     axes.plot(*plan, "-o", markevery=every_second, ms=4, color=theme.PLAN, lw=2, label="plan, dot every 1 s")
-    axes.plot(*_xy(record.history), ".-", color=theme.HISTORY, lw=1, ms=4, label="history, 1.5 s")
+    axes.plot(*_xy(history), ".-", color=theme.HISTORY, lw=1, ms=4, label="history, 1.5 s")
     corner = (-VEHICLE_LENGTH_M / 2, -VEHICLE_WIDTH_M / 2)
     axes.add_patch(Rectangle(corner, VEHICLE_LENGTH_M, VEHICLE_WIDTH_M, fill=False, ec=theme.INK, lw=1.2))
-    _frame(axes, np.concatenate([record.history, record.positions, velocity, future]))
+    _frame(axes, np.concatenate([history, positions, velocity, future]))
     axes.set_xlabel("x, forward (m)")
     axes.set_ylabel("y, left (m)")
     figure.legend(loc="outside upper left", ncols=4)
     return theme.as_svg(figure, "top view of one plan")
 
 
-def error_growth(records: Sequence[PlanRecord]) -> str:
-    """Distance to the recorded future against time ahead: median, and the middle 80% of the plans."""
+def error_growth(both: Sequence[tuple[Displacements, Displacements]]) -> str:
+    """Distance to the recorded future against time ahead: median, and the middle 80% of the plans.
+
+    Args:
+        both: Errors of each plan, and of constant velocity there.
+    """
     figure, axes = theme.new_figure(6, 3.4)
-    both = [record.errors() for record in records]
     for name, colour, style, errors in (
         ("constant velocity", theme.VELOCITY, "--", [baseline for _, baseline in both]),
         ("plan", theme.PLAN, "-", [ours for ours, _ in both]),

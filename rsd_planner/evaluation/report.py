@@ -139,7 +139,7 @@ def _errors(result: Evaluation, numbers: Numbers) -> str:
     ]
     heads = ("horizon", "plans", "ADE plan", "ADE constant velocity", "FDE plan", "FDE constant velocity")
     reached = [row["horizon_s"] for row in numbers["errors"] if row["plans"]]
-    figures = [plots.error_growth(result.records)] if reached else []
+    figures = [plots.error_growth([record.errors() for record in result.records])] if reached else []
     figures += [
         plots.error_over_time(records, horizon)
         for _, records in result.by_bag()

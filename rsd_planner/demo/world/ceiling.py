@@ -75,7 +75,13 @@ def _values(images: Tensor) -> Tensor:
 
 
 def train(data: Dataset, epochs: int, seed: int = 0, device: str = "cpu") -> CauseNet:
-    """Fit to a dataset; one line per epoch on stdout."""
+    """Fit to a dataset; one line per epoch on stdout.
+
+    Raises:
+        DatasetError: It has less than a batch of samples.
+    """
+    if len(data) < _BATCH:
+        raise DatasetError(f"{len(data)} samples to train the classifier on, expected at least {_BATCH}")
     torch.manual_seed(seed)
     place = torch.device(device)
     rng, network, pictures = np.random.default_rng(seed), CauseNet(), Pictures(data, place)
