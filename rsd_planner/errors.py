@@ -26,6 +26,10 @@ class DraftError(CheckpointError):
     """A draft that does not fit its target, or says too little of itself to tell."""
 
 
+class EngineError(CheckpointError):
+    """Exported graphs or built engines that are damaged, were made of something else, or cannot run here."""
+
+
 class ObservationError(PlannerError):
     """An observation the model cannot be given: camera ids, number of frames, shapes, non-finite history."""
 
@@ -44,6 +48,10 @@ class BagError(PlannerError):
 
 class ParameterError(PlannerError):
     """A command-line flag or node parameter outside what is accepted."""
+
+
+class TrainingError(PlannerError):
+    """Training data, a cache or a saved state that does not fit what is asked for."""
 
 
 class WorkerError(PlannerError):

@@ -1,4 +1,4 @@
-"""Ctrl-C as a request: the plan under way is finished, results stay whole."""
+"""Ctrl-C as a request: the plan or step under way is finished, results stay whole."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ class Interrupt:
 
 
 @contextmanager
-def on_interrupt(console: Console) -> Iterator[Interrupt]:
-    """The first Ctrl-C sets `requested`, the second one raises KeyboardInterrupt at once."""
+def on_interrupt(console: Console, under_way: str = "plan") -> Iterator[Interrupt]:
+    """The first Ctrl-C sets `requested`, the second one raises KeyboardInterrupt at once.
+
+    Args:
+        under_way: What is finished first, for the message.
+    """
     interrupt = Interrupt()
     previous = signal.getsignal(signal.SIGINT)
 
     def request(_number: int, _frame: FrameType | None) -> None:
         interrupt.requested = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        console.print("stopping after this plan; Ctrl-C again to stop at once")
+        console.print(f"stopping after this {under_way}; Ctrl-C again to stop at once")
 
     signal.signal(signal.SIGINT, request)
     try:
