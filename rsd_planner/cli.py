@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import rsd_planner
+from rsd_planner.bench.commands import attention, bench
 from rsd_planner.demo.commands import app as demo
 from rsd_planner.errors import ParameterError, PlannerError
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
@@ -19,6 +20,8 @@ EXIT_ERROR = 2
 
 app = typer.Typer(name="rsd_planner", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(demo, name="demo")
+app.command()(bench)
+app.command()(attention)
 
 
 def main() -> None:

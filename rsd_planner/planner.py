@@ -154,6 +154,11 @@ class Planner:
         )
         return cls(target, info, settings, draft)
 
+    @property
+    def target(self) -> AlpamayoTarget:
+        """The loaded checkpoint and its cache, for those who measure or compare it."""
+        return self._target
+
     def plan(self, observation: Observation, on_reasoning: Callable[[str], None] | None = None) -> Plan:
         """Encode new frames, prefill, reason, sample actions, roll them out.
 
