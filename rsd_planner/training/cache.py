@@ -151,13 +151,13 @@ class Cache:
         known = self.tokens(number) if self._tokens_path(number).exists() else None
         wanted: list[int | str] = [FINAL, *layers]
         missing = [layer for layer in wanted if not self.hidden_path(number, layer).exists()]
-        if known is not None and (not missing or not self._fits(number, known, len(wanted))):
+        if known is not None and (not missing or not self._fits(number, known, len(layers))):
             return
         first = number * CHUNK
         numbers = range(first, min(first + CHUNK, self.frames)) if known is None else known.frames.tolist()
         asked = [layer for layer in missing if isinstance(layer, int)]
         found, hidden = self._ask(list(numbers), known, asked)
-        if self._fits(number, found, len(wanted)):
+        if self._fits(number, found, len(layers)):
             for layer in missing:
                 path = self.hidden_path(number, layer)
                 path.parent.mkdir(exist_ok=True)
@@ -167,10 +167,11 @@ class Cache:
         if known is None:
             _write_tokens(self._tokens_path(number), found)
 
-    def _fits(self, number: int, tokens: ChunkTokens, kinds: int) -> bool:
+    def _fits(self, number: int, tokens: ChunkTokens, layers: int) -> bool:
         """Whether there is room for this chunk, if those before it were like it."""
-        size: int = self.teacher.target.network.text.config.hidden_size * _DTYPE.itemsize
-        return (number + 1) * int(tokens.rows.sum()) * kinds * size <= self._bytes
+        row: int = self.teacher.target.network.text.config.hidden_size * _DTYPE.itemsize
+        rows = int(tokens.rows.sum()) * layers + sum(map(len, tokens.reasonings))
+        return (number + 1) * rows * row <= self._bytes
 
     def _ask(
         self, numbers: list[int], known: ChunkTokens | None, layers: Sequence[int]

@@ -173,6 +173,7 @@ def train_draft(request: Request, console: Console) -> Progress:
     if accelerator.is_main_process and progress.best:
         draw_curves(request.out / "run" / "log.jsonl", request.out / "curves.png")
         write_card(request, samples, progress, request.out / "MODEL_CARD.md")
+        shown.print(f"wrote {request.out}", markup=False, highlight=False, soft_wrap=True)
     return progress
 
 

@@ -1,0 +1,112 @@
+"""The command `rsd_planner train-draft`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
+
+
+class Draft(str, Enum):
+    """Draft families by their short names."""
+
+    EAGLE3 = "eagle3"
+    DFLASH = "dflash"
+
+
+class Rope(str, Enum):
+    """As `draft.rotary.Rope`, which needs PyTorch."""
+
+    FLAT = "flat"
+    MIRRORED = "mirrored"
+
+
+def train_draft(
+    target: Annotated[Path, typer.Option(metavar="DIR", help="Model directory of the target.")],
+    draft: Annotated[Draft, typer.Option(help="Family of the draft.")],
+    data: Annotated[Path, typer.Option(metavar="DATA", help="Folder of the demo world's splits, or a recording.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the draft goes; the same call goes on there.")],
+    rope: Annotated[Rope, typer.Option(help="Positions of the draft.")] = Rope.FLAT,
+    val: Annotated[
+        Path | None, typer.Option(metavar="DATA", help="Frames to validate on.", show_default="split val of --data")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="What the target says; can be shared.", show_default="in --out")
+    ] = None,
+    cache_gb: Annotated[float, typer.Option(help="Hidden states kept there, GB; the others are recomputed.")] = 4.0,
+    frames: Annotated[int | None, typer.Option(help="Frames of --data to train on.", show_default="all")] = None,
+    val_frames: Annotated[int, typer.Option(help="Frames to validate on.")] = 64,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 2000,
+    batch: Annotated[int, typer.Option(help="Frames per step, all processes together.")] = 16,
+    rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-3,
+    seed: Annotated[int, typer.Option(help="Of first weights, order of frames and anchors.")] = 0,
+    layers: Annotated[int, typer.Option(help="DFlash: layers.")] = 2,
+    block_size: Annotated[int, typer.Option(help="DFlash: the last committed token and the mask tokens.")] = 16,
+    anchors: Annotated[int, typer.Option(help="DFlash: blocks per frame and step.")] = 8,
+    intermediate: Annotated[int | None, typer.Option(help="Width of the MLP.", show_default="the target's")] = None,
+    draft_vocabulary: Annotated[
+        int, typer.Option(help="EAGLE-3: tokens it can say, the likeliest ones; 0 for the target's whole vocabulary.")
+    ] = 32_000,
+    validations: Annotated[int, typer.Option(help="How often it is validated, at equal distances.")] = 5,
+    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
+    stride: Annotated[int, typer.Option(help="Recordings: every N-th tick of 0.1 s.")] = 1,
+    camera: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID=TOPIC", help="Recordings: topic of a camera, repeatable.", show_default="by name"),
+    ] = None,
+    odometry: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Recordings: odometry topic.", show_default="by type")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="Of the target: float32 or bfloat16.")] = "float32",
+) -> None:
+    """Train a draft for a target, on one device or, under `accelerate launch` or torchrun, on many.
+
+    Writes config.json and model.safetensors of the best validation, MODEL_CARD.md and curves.png. Ctrl-C saves; the
+    same call goes on where it was.
+    """
+    from rsd_planner.cli import _cameras as cameras_of
+
+    cameras = cameras_of(camera or [])
+    with interruptible():
+        from rich.console import Console
+
+        from rsd_planner.draft.config import DraftKind
+        from rsd_planner.draft.rotary import Rope as DraftRope
+        from rsd_planner.training.frames import BagOptions
+        from rsd_planner.training.train_draft import Request
+        from rsd_planner.training.train_draft import train_draft as run
+
+        request = Request(
+            target,
+            DraftKind[draft.name],
+            DraftRope(rope.value),
+            data,
+            out,
+            validation=val,
+            cache=cache,
+            cache_gb=cache_gb,
+            frames=frames,
+            validation_frames=val_frames,
+            steps=steps,
+            batch=batch,
+            rate=rate,
+            seed=seed,
+            layers=layers,
+            block_size=block_size,
+            anchors=anchors,
+            intermediate=intermediate,
+            draft_vocabulary=draft_vocabulary,
+            validations=validations,
+            max_tokens=max_tokens,
+            device=device,
+            dtype=dtype,
+            bags=BagOptions(stride, cameras, odometry),
+        )
+        progress = run(request, Console(stderr=True))
+    if not progress.finished:
+        raise typer.Exit(EXIT_INTERRUPTED)
