@@ -15,6 +15,7 @@ from rsd_planner.bench.commands import attention, bench
 from rsd_planner.demo.commands import app as demo
 from rsd_planner.errors import ParameterError, PlannerError
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
+from rsd_planner.training.command import train_draft
 
 EXIT_ERROR = 2
 
@@ -22,6 +23,7 @@ app = typer.Typer(name="rsd_planner", no_args_is_help=True, add_completion=False
 app.add_typer(demo, name="demo")
 app.command()(bench)
 app.command()(attention)
+app.command()(train_draft)
 
 
 def main() -> None:
