@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,14 @@ import typer
 
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.interruptible import interruptible
+
+
+class Stage(str, Enum):
+    """Of training, in this order."""
+
+    SEE = "see"
+    DRIVE = "drive"
+
 
 app = typer.Typer(help="The demo model: render its world, train it, measure it.", no_args_is_help=True)
 
@@ -35,6 +44,25 @@ def render(
 
         run(out, {name: drives or DRIVES[name] for name in split or Split}, workers, Console(stderr=True))
     print(f"wrote {out}")
+
+
+@app.command()
+def train_target(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Directory with the rendered train split.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Model directory to write.")],
+    stage: Annotated[
+        Stage | None, typer.Option(help="Only this stage: `see` the pictures, `drive`.", show_default="both in order")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+) -> None:
+    """Train the demo model; after Ctrl-C the same command goes on where it was."""
+    with interruptible():
+        from rich.console import Console
+
+        from rsd_planner.demo.training import train as run
+
+        run(data, out, list(Stage) if stage is None else [stage], device, Console(stderr=True))
+    print(f"wrote {out / 'checkpoint'}, {out / 'processor'} and {out / 'curves.png'}")
 
 
 @app.command()

@@ -90,7 +90,7 @@ def parts(samples: dict[Split, int], limit: int | None) -> list[Part]:
         samples: How many the dataset has of each split.
         limit: Samples per split, pairs per kind and ticks at most.
     """
-    most = limit if limit is not None else max(samples.values())
+    most = TICKS + max(samples.values()) if limit is None else limit
     pairs = product((Kind.PAIR_BY_IMAGE, Kind.PAIR_BY_HISTORY), HARD_SPLITS)
     return [
         *(Part(Kind.SAMPLES, split, min(samples[split], most)) for split in SPLITS),

@@ -1,0 +1,133 @@
+"""`rsd_planner demo train-target`: from rendered splits to a model directory, stage after stage, resumable."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from rsd_planner.demo.commands import Stage
+from rsd_planner.demo.progress import Progress
+from rsd_planner.demo.trainer.blank import new_network, save_weights, write_model_directory
+from rsd_planner.demo.trainer.stages import DRIVE, SEE, Recipe, train_drive, train_see
+from rsd_planner.demo.world.dataset import load_split
+from rsd_planner.demo.world.splits import Split
+from rsd_planner.errors import ParameterError
+from rsd_planner.evaluation import theme
+from rsd_planner.planner import PlannerSettings
+from rsd_planner.target.alpamayo import AlpamayoTarget
+from rsd_planner.target.images import ImagePatcher
+from rsd_planner.target.vocabulary import load_vocabulary
+
+LOG, CURVES = "log.jsonl", "curves.png"
+_NOT_LOSSES = ("stage", "step", "norm", "seconds")
+_SMOOTHED = 50  # steps
+_LOOK_EVERY_S = 1.0
+
+
+RECIPES = {Stage.SEE: SEE, Stage.DRIVE: DRIVE}
+_TRAIN = {Stage.SEE: train_see, Stage.DRIVE: train_drive}
+
+
+def train(
+    data: Path,
+    out: Path,
+    stages: Sequence[Stage],
+    device: str,
+    console: Console,
+    recipes: dict[Stage, Recipe] = RECIPES,
+) -> None:
+    """Train the stages into the model directory `out`; each goes on from its last saved state.
+
+    Writes checkpoint and processor, log.jsonl, curves.png, and each stage's state, which may be deleted afterwards.
+
+    Raises:
+        ParameterError: `drive` is to begin without `see`, or there is no such device.
+        DatasetError: `data` has no train split.
+        TrainingStateError: `out` holds a state of another recipe.
+    """
+    PlannerSettings(device=device)  # knows what a device is
+    samples = load_split(data, Split.TRAIN)
+    out.mkdir(parents=True, exist_ok=True)
+    target = new_target(out, recipes[Stage.SEE].seed, device)
+    if Stage.SEE not in stages:
+        _load_sight(target, out / f"{Stage.SEE.value}.pt")
+    for stage in stages:
+        with Progress(console) as progress, _followed(out / LOG, stage, recipes[stage].steps, progress):
+            _TRAIN[stage](target, samples, out, recipes[stage])
+        save_weights(target.network, out)
+        draw_curves(out / LOG, out / CURVES)
+
+
+def new_target(out: Path, seed: int, device: str) -> AlpamayoTarget:
+    """An untrained target, its directory written but for the weights."""
+    write_model_directory(out)
+    config, network = new_network(out, seed)
+    processor = out / "processor"
+    network.to(torch.device(device))
+    return AlpamayoTarget(config, network, load_vocabulary(config, processor), ImagePatcher(config, processor))
+
+
+@contextmanager
+def _followed(log: Path, stage: Stage, steps: int, progress: Progress) -> Iterator[None]:
+    """Shows what training writes into its log."""
+    progress.start(stage.value, steps)
+    done = threading.Event()
+
+    def follow() -> None:
+        with log.open(encoding="utf-8") as lines:
+            while True:
+                ended = done.wait(_LOOK_EVERY_S)
+                for line in lines.read().splitlines():
+                    entry = json.loads(line)
+                    if entry.pop("stage") == stage.value:
+                        losses = [f"{name} {value:.3f}" for name, value in entry.items() if name not in _NOT_LOSSES]
+                        progress.at(entry["step"], ", ".join(losses))
+                if ended:
+                    return
+
+    log.touch()
+    follower = threading.Thread(target=follow, name="follower", daemon=True)
+    follower.start()
+    try:
+        yield
+    finally:
+        done.set()
+        follower.join()
+
+
+def draw_curves(log: Path, path: Path) -> None:
+    """Every loss of every stage against its steps, smoothed."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    stages = list(dict.fromkeys(line["stage"] for line in lines))
+    with theme.style():
+        figure = Figure(figsize=(6 * len(stages), 4), layout="constrained")
+        for number, stage in enumerate(stages, start=1):
+            axes = figure.add_subplot(1, len(stages), number)
+            own = [line for line in lines if line["stage"] == stage]
+            steps = np.array([line["step"] for line in own])
+            for name in (name for name in own[-1] if name not in _NOT_LOSSES):
+                width = min(_SMOOTHED, len(own))
+                values = np.convolve([line[name] for line in own], np.full(width, 1 / width), mode="valid")
+                axes.plot(steps[width - 1 :], values, lw=1.4, label=name)
+            axes.set_yscale("log")
+            axes.set_title(f"{stage}: losses, mean of {_SMOOTHED} steps")
+            axes.set_xlabel("step")
+            axes.legend()
+        figure.savefig(path, dpi=120)
+
+
+def _load_sight(target: AlpamayoTarget, path: Path) -> None:
+    if not path.exists():
+        raise ParameterError(f"--stage drive: {path} is not there; train the stage see first")
+    state = torch.load(path, map_location="cpu", weights_only=True)["model"]
+    vision = {name.removeprefix("vision."): tensor for name, tensor in state.items() if name.startswith("vision.")}
+    target.network.vision.load_state_dict(vision)
