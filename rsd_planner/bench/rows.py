@@ -1,4 +1,4 @@
-"""From ticks to the rows of bench.json, by the definitions of docs/results.md."""
+"""From ticks to the rows of bench.json."""
 
 from __future__ import annotations
 

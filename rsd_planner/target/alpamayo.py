@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from rsd_planner.target.images import ImagePatcher, Patches
 from rsd_planner.target.kv_cache import KVCache, for_layers
 from rsd_planner.target.network import AlpamayoNetwork, build_network, read_vlm_config
 from rsd_planner.target.prompt import fuse_history, prompt_text
+from rsd_planner.target.short_pass import ShortPass
 from rsd_planner.target.vocabulary import Vocabulary, load_vocabulary
 
 
@@ -72,6 +73,7 @@ class AlpamayoTarget:
         self.cache = KVCache(
             text.num_hidden_layers, text.num_key_value_heads, text.head_dim, dtype=weight.dtype, device=weight.device
         )
+        self._short = ShortPass(network.text)
         self.scaling = network.action_space.scaling()
         self._rope_delta = 0
         self._features: WeakKeyDictionary[Frame, VisionFeatures] = WeakKeyDictionary()
@@ -223,7 +225,7 @@ class AlpamayoTarget:
     def close(self) -> None:
         """Release network and cache."""
         self.forget()
-        del self.network, self.cache
+        del self.network, self.cache, self._short
 
     def _forward(
         self,
@@ -242,25 +244,28 @@ class AlpamayoTarget:
         """
         count = embedded.shape[1]
         self.cache.reserve(count)
-        mask = self._causal_mask(count)
-        hidden, tapped = embedded, []
-        rotary = self.network.text.rotary_emb(hidden, positions)
-        for i, layer in enumerate(self.network.text.layers):
-            hidden = layer(hidden, position_embeddings=rotary, attention_mask=mask, **for_layers(self.cache))
-            if i < len(deepstack):
-                hidden[0, image_index] += deepstack[i]
+        if deepstack:
+            outputs = self._long_pass(embedded, positions, deepstack, image_index)
+        else:
+            outputs = self._short.outputs(embedded[0], positions, self.cache)
+        hidden, tapped = embedded[0], []
+        for i, hidden in enumerate(outputs):
             if i in self.taps:
-                tapped.append(hidden[0])
+                tapped.append(hidden)
         self.cache.commit(count)
-        logits = self.network.logits(self.network.text.norm(hidden[0, -asked:]))
+        logits = self.network.logits(self.network.text.norm(hidden[-asked:]))
         return Step(logits, torch.cat(tapped, dim=-1) if tapped else None)
 
-    def _causal_mask(self, count: int) -> Tensor | None:
-        """(1, 1, count, length + count), or None where attention needs none or knows it is causal by itself."""
-        if count == 1 or self.cache.length == 0:
-            return None
-        full = torch.ones(count, self.cache.length + count, dtype=torch.bool, device=self._device)
-        return full.tril(diagonal=self.cache.length)[None, None]
+    def _long_pass(
+        self, hidden: Tensor, positions: Tensor, deepstack: Sequence[Tensor], image_index: Tensor | None
+    ) -> Iterator[Tensor]:
+        """The output of each text layer, (T, hidden), for a prompt: nothing was read before it."""
+        rotary = self.network.text.rotary_emb(hidden, positions)
+        for i, layer in enumerate(self.network.text.layers):
+            hidden = layer(hidden, position_embeddings=rotary, attention_mask=None, **for_layers(self.cache))
+            if i < len(deepstack):
+                hidden[0, image_index] += deepstack[i]
+            yield hidden[0]
 
     def _positions_after(self, read: int, count: int) -> Tensor:
         """(3, 1, count) rotary positions of the tokens that follow `read` tokens."""

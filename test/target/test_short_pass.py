@@ -1,0 +1,45 @@
+"""A short pass computes what transformers' layers compute, at any place and of any length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from golden_cases import R1, V1_5, golden_case
+from torch import Tensor
+
+from rsd_planner.target.alpamayo import AlpamayoTarget
+from rsd_planner.target.kv_cache import for_layers
+
+
+def by_transformers(target: AlpamayoTarget, embedded: Tensor, positions: Tensor) -> list[Tensor]:
+    """The output of each layer, (T, hidden)."""
+    text, count, read = target.network.text, embedded.shape[1], target.cache.length
+    mask = torch.ones(count, read + count, dtype=torch.bool).tril(diagonal=read)[None, None]
+    rotary = text.rotary_emb(embedded, positions)
+    outputs, hidden = [], embedded
+    for layer in text.layers:
+        hidden = layer(hidden, position_embeddings=rotary, attention_mask=mask, **for_layers(target.cache))
+        outputs.append(hidden[0])
+    return outputs
+
+
+@pytest.mark.parametrize("model", [R1, V1_5])
+@torch.inference_mode()
+def test_every_layer_and_every_row_of_the_cache(model: Path) -> None:
+    target = AlpamayoTarget.load(model, device="cpu", dtype=torch.float32)
+    target.taps = range(len(target.network.text.layers))
+    prompt = target.prompt(golden_case(model, 1).observation)
+    for count in (1, 2, 7, 16):
+        tokens = list(range(100, 100 + count))
+        read = len(prompt.token_ids)
+        target.prefill(prompt)
+        embedded = target.network.text.embed_tokens(torch.tensor(tokens))[None]
+        positions = (torch.arange(read, read + count) + prompt.layout.rope_delta).expand(3, 1, -1)
+        expected = torch.cat(by_transformers(target, embedded, positions), dim=-1)
+        rows = [t[:, :, read : read + count].clone() for t in (*target.cache.keys, *target.cache.values)]
+        step = target.verify(tokens)
+        torch.testing.assert_close(step.features, expected, rtol=1e-5, atol=1e-5)
+        for found, wanted in zip((*target.cache.keys, *target.cache.values), rows, strict=True):
+            torch.testing.assert_close(found[:, :, read : read + count], wanted, rtol=1e-5, atol=1e-5)
