@@ -7,7 +7,7 @@
 
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
-REQUIREMENTS := requirements.txt requirements-ros.txt requirements-dev.txt
+REQUIREMENTS := requirements.txt requirements-engines.txt requirements-ros.txt requirements-dev.txt
 STAMP := $(VENV)/ready-$(shell cat $(REQUIREMENTS) setup.py | cksum | cut -d' ' -f1)
 
 # The wheels' ROS and nothing else: a sourced ROS installation has its own rclpy and libraries on these paths.

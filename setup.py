@@ -21,6 +21,7 @@ setup(
     maintainer_email="rsd-planner@users.noreply.github.com",
     python_requires=">=3.10",
     install_requires=(HERE / "requirements.txt").read_text().split(),
+    extras_require={"engines": (HERE / "requirements-engines.txt").read_text().split()},
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
     package_data={NAME: ["py.typed"], f"{NAME}.demo": ["bag/*", "node.yaml"]},
     data_files=[

@@ -300,8 +300,8 @@ def target_parts(target: AlpamayoTarget) -> TargetParts:
         closing=(words.cot_end, words.future_start),
         embedding=text.embed_tokens,
         lm_head=target.network.vlm.lm_head,
-        dtype=target.network.vlm.lm_head.weight.dtype,
-        device=target.network.vlm.lm_head.weight.device,
+        dtype=target.dtype,
+        device=target.device,
     )
 
 

@@ -81,7 +81,7 @@ class Eagle3Draft(FeatureDraft):
         super().__init__(shape, rotary, target, longest=DEPTH)
         self.network = network
         self._token_ids = token_ids
-        self._lm_head = network.lm_head or target.lm_head
+        self.lm_head = network.lm_head or target.lm_head
         self._newest = (torch.empty(0), torch.empty(0))  # what `step` said of the last committed token
 
     def read(self, features: Tensor, following: Tensor) -> None:
@@ -135,7 +135,7 @@ class Eagle3Draft(FeatureDraft):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., hidden) before the final norm -> (..., draft vocabulary) float32."""
-        return self._lm_head(self.network.norm(hidden)).float()
+        return self.lm_head(self.network.norm(hidden)).float()
 
     def _best(self, logits: Tensor, choice: Choice) -> Tensor:
         if self._token_ids is None:

@@ -26,7 +26,7 @@ class FeatureDraft(ABC):
     source = TokenSource.DRAFT
 
     def __init__(self, shape: Shape, rotary: Rotary, target: TargetParts, *, longest: int) -> None:
-        self.longest = longest
+        self.longest, self.shape = longest, shape
         self.rotary, self.target = rotary, target
         self.cache = KVCache(shape.layers, shape.kv_heads, shape.head_dim, dtype=target.dtype, device=target.device)
         self._features: list[Tensor] = []  # not read yet

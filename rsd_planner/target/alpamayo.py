@@ -53,6 +53,29 @@ class Prompt:
     images: tuple[VisionFeatures, ...]  # in prompt order
 
 
+@dataclass(frozen=True)
+class Parts:
+    """A model directory but for its weights."""
+
+    checkpoint: Path
+    config: AlpamayoConfig
+    network: AlpamayoNetwork  # vision, text and expert still without memory
+    vocabulary: Vocabulary
+    patcher: ImagePatcher
+
+
+def read_parts(path: Path) -> Parts:
+    """Read all of a model directory but its weights; raises as `AlpamayoTarget.load`."""
+    directory = ModelDirectory.find(path)
+    config = read_config(directory.checkpoint)
+    processor = directory.processor(config)
+    vlm_config = read_vlm_config(config, processor)
+    vocabulary = load_vocabulary(config, processor)
+    patcher = ImagePatcher(config, processor)
+    patcher.require(vlm_config.vision_config)
+    return Parts(directory.checkpoint, config, build_network(config, vlm_config, processor), vocabulary, patcher)
+
+
 class AlpamayoTarget:
     """One loaded checkpoint and its KV cache. Owned by one thread; every method runs under inference mode."""
 
@@ -67,12 +90,9 @@ class AlpamayoTarget:
         self.config, self.network, self.vocabulary = config, network, vocabulary
         self._patcher = patcher
         self.taps = tuple(taps)
-        weight = network.vlm.lm_head.weight
-        self._device, self._dtype = weight.device, weight.dtype
-        text = network.text.config
-        self.cache = KVCache(
-            text.num_hidden_layers, text.num_key_value_heads, text.head_dim, dtype=weight.dtype, device=weight.device
-        )
+        weight = network.text.embed_tokens.weight
+        self.device, self.dtype = weight.device, weight.dtype
+        self.cache = self._new_cache()
         self._short = ShortPass(network.text)
         self.scaling = network.action_space.scaling()
         self._rope_delta = 0
@@ -91,16 +111,9 @@ class AlpamayoTarget:
             CheckpointError: A part is missing, damaged or does not fit the others.
             UnsupportedModelError: Alpamayo 2 or an unknown model.
         """
-        directory = ModelDirectory.find(path)
-        config = read_config(directory.checkpoint)
-        processor = directory.processor(config)
-        vlm_config = read_vlm_config(config, processor)
-        vocabulary = load_vocabulary(config, processor)
-        patcher = ImagePatcher(config, processor)
-        patcher.require(vlm_config.vision_config)
-        network = build_network(config, vlm_config, processor)
-        load_weights(network, directory.checkpoint, dtype=dtype, device=torch.device(device))
-        return cls(config, network, vocabulary, patcher, taps)
+        parts = read_parts(path)
+        load_weights(parts.network, parts.checkpoint, dtype=dtype, device=torch.device(device))
+        return cls(parts.config, parts.network, parts.vocabulary, parts.patcher, taps)
 
     @property
     def vocab_size(self) -> int:
@@ -134,13 +147,7 @@ class AlpamayoTarget:
         """Vision features of one image; computed once and kept for as long as the frame lives."""
         features = self._features.get(frame)
         if features is None:
-            patches = self.patches(frame)
-            out = self.network.vision(
-                patches.values.to(self._device, self._dtype), grid_thw=patches.grid.to(self._device)
-            )
-            grid = tuple(int(n) for n in patches.grid[0])
-            features = VisionFeatures(out.pooler_output, tuple(out.deepstack_features), grid)  # type: ignore[arg-type]
-            self._features[frame] = features
+            features = self._features[frame] = self._see(self.patches(frame))
         return features
 
     def prompt(self, observation: Observation) -> Prompt:
@@ -158,7 +165,7 @@ class AlpamayoTarget:
         self._rope_delta = layout.rope_delta
         self.cache.clear()
         ids = torch.cat([prompt.token_ids, torch.tensor(proposal, dtype=torch.int64)])
-        embedded = self.network.text.embed_tokens(ids.to(self._device))[None]  # (1, T, hidden)
+        embedded = self.network.text.embed_tokens(ids.to(self.device))[None]  # (1, T, hidden)
         embedded[0, layout.image_index] = torch.cat([image.embeddings for image in prompt.images])
         positions = torch.cat([layout.positions, self._positions_after(len(prompt.token_ids), len(proposal))], dim=-1)
         deepstack = [torch.cat(level) for level in zip(*(image.deepstack for image in prompt.images), strict=True)]
@@ -168,7 +175,7 @@ class AlpamayoTarget:
     @torch.inference_mode()
     def verify(self, tokens: Sequence[int]) -> Step:
         """Read tokens behind what was read before; see `decoding.protocols.Target`."""
-        ids = torch.tensor(tokens, dtype=torch.int64, device=self._device)
+        ids = torch.tensor(tokens, dtype=torch.int64, device=self.device)
         embedded = self.network.text.embed_tokens(ids)[None]
         return self._forward(embedded, self._positions_after(self.cache.length, len(tokens)), len(tokens))
 
@@ -183,8 +190,8 @@ class AlpamayoTarget:
         The cache must end with `<|traj_future_start|>`; it keeps its length.
         """
         self.cache.reserve(len(actions))
-        moment = torch.full((1,), time, dtype=torch.float32, device=self._device)
-        embedded = self.network.action_in_proj(actions[None].to(self._device), moment).to(self._dtype)
+        moment = torch.full((1,), time, dtype=torch.float32, device=self.device)
+        embedded = self.network.action_in_proj(actions[None].to(self.device), moment).to(self.dtype)
         hidden = self.network.expert(embedded, self._positions_after(self.cache.length, len(actions)), self.cache)
         velocity: Tensor = self.network.action_out_proj(hidden)[0]
         return velocity.float()
@@ -204,7 +211,7 @@ class AlpamayoTarget:
             ModelOutputError: An action is not finite.
         """
         count = steps or self.config.flow_steps
-        actions = noise.to(self._device)
+        actions = noise.to(self.device)
         for i in range(count):
             actions = actions + self.velocity(actions, i / count) / count
         actions = actions.cpu()
@@ -214,8 +221,8 @@ class AlpamayoTarget:
 
     def synchronize(self) -> None:
         """Wait for the device, so that a stage's time is its own."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def forget(self) -> None:
         """Drop all vision features and the content of the KV cache."""
@@ -226,6 +233,17 @@ class AlpamayoTarget:
         """Release network and cache."""
         self.forget()
         del self.network, self.cache, self._short
+
+    def _new_cache(self) -> KVCache:
+        text = self.network.text.config
+        return KVCache(
+            text.num_hidden_layers, text.num_key_value_heads, text.head_dim, dtype=self.dtype, device=self.device
+        )
+
+    def _see(self, patches: Patches) -> VisionFeatures:
+        """One image through the vision tower."""
+        out = self.network.vision(patches.values.to(self.device, self.dtype), grid_thw=patches.grid.to(self.device))
+        return VisionFeatures(out.pooler_output, tuple(out.deepstack_features), patches.size)
 
     def _forward(
         self,
@@ -269,7 +287,7 @@ class AlpamayoTarget:
 
     def _positions_after(self, read: int, count: int) -> Tensor:
         """(3, 1, count) rotary positions of the tokens that follow `read` tokens."""
-        return (torch.arange(read, read + count, device=self._device) + self._rope_delta).expand(3, 1, -1)
+        return (torch.arange(read, read + count, device=self.device) + self._rope_delta).expand(3, 1, -1)
 
     def _build_layout(
         self, grids: tuple[tuple[int, tuple[tuple[int, int, int], ...]], ...], route: str | None
@@ -283,4 +301,4 @@ class AlpamayoTarget:
         model: Any = self.network.vlm.model
         positions, delta = model.get_rope_index(ids[None], is_image[None].int(), image_grid_thw=grid_thw)
         image_index = is_image.nonzero()[:, 0]
-        return PromptLayout(ids, positions.to(self._device), int(delta), image_index.to(self._device))
+        return PromptLayout(ids, positions.to(self.device), int(delta), image_index.to(self.device))

@@ -28,6 +28,12 @@ class Patches:
     values: Tensor  # (grid_h * grid_w, 3 * 2 * 16 * 16), normalised
     grid: Tensor  # (1, 3): 1, grid_h, grid_w
 
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """The grid as numbers."""
+        time, height, width = (int(n) for n in self.grid[0])
+        return time, height, width
+
 
 class ImagePatcher:
     """Resizes an image within the checkpoint's pixel limits and cuts it into patches."""

@@ -14,7 +14,7 @@ from catkin_pkg.package import parse_package
 import rsd_planner
 
 ROOT = Path(__file__).resolve().parents[2]
-REQUIREMENTS = ("requirements.txt", "requirements-ros.txt", "requirements-dev.txt")
+REQUIREMENTS = ("requirements.txt", "requirements-engines.txt", "requirements-ros.txt", "requirements-dev.txt")
 
 
 def _pins(*files: str) -> dict[str, str]:
@@ -35,7 +35,7 @@ def test_manifest_is_valid_and_carries_the_one_version(manifest: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "requirements"), [("rsd_planner", REQUIREMENTS[:2]), ("test", REQUIREMENTS)], ids=["package", "tests"]
+    ("folder", "requirements"), [("rsd_planner", REQUIREMENTS[:3]), ("test", REQUIREMENTS)], ids=["package", "tests"]
 )
 def test_every_import_is_a_pinned_requirement(folder: str, requirements: tuple[str, ...]) -> None:
     distributions = packages_distributions()
