@@ -13,6 +13,7 @@ import typer
 import rsd_planner
 from rsd_planner.bench.commands import attention, bench
 from rsd_planner.demo.commands import app as demo
+from rsd_planner.engine.commands import app as engine
 from rsd_planner.errors import ParameterError, PlannerError
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
 from rsd_planner.training.command import train_draft
@@ -21,6 +22,7 @@ EXIT_ERROR = 2
 
 app = typer.Typer(name="rsd_planner", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(demo, name="demo")
+app.add_typer(engine)
 app.command()(bench)
 app.command()(attention)
 app.command()(train_draft)
