@@ -16,8 +16,11 @@ class Rope(str, Enum):
     MIRRORED = "mirrored"  # time, height and width of the target, interleaved over its M-RoPE sections
 
 
+_GRAIN = 512  # rows that a table grows by
+
+
 class Rotary:
-    """cos and sin of the tokens of one sequence, for queries and keys alike."""
+    """cos and sin of the tokens of one sequence, for queries and keys alike; worked out once, then looked up."""
 
     def __init__(
         self, rope: Rope, head_dim: int, theta: float, sections: Sequence[int], device: torch.device | str = "cpu"
@@ -35,14 +38,25 @@ class Rotary:
             for axis in (1, 2):
                 self._axis[axis : 3 * sections[axis] : 3] = axis
         self._prompt = torch.zeros(3, 1, dtype=torch.int64, device=device)
+        self._table = (torch.empty(0), torch.empty(0))
 
     def begin(self, positions: Tensor) -> None:
         """A new sequence, whose prompt has these (3, L) positions in the target. They are read, never written."""
         self._prompt = positions
+        if self.rope is Rope.MIRRORED:
+            self._table = (torch.empty(0), torch.empty(0))
 
     def rows(self, start: int, count: int) -> tuple[Tensor, Tensor]:
         """cos and sin, (count, head_dim) float32, of the tokens from place `start` in the sequence."""
-        place = torch.arange(start, start + count, device=self._axis.device)
+        end = start + count
+        if end > len(self._table[0]):
+            with torch.inference_mode(False):  # a table may serve training, whenever it was made
+                self._table = self._rows(-(-end // _GRAIN) * _GRAIN)
+        cos, sin = self._table
+        return cos[start:end], sin[start:end]
+
+    def _rows(self, count: int) -> tuple[Tensor, Tensor]:
+        place = torch.arange(count, device=self._axis.device)
         if self.rope is Rope.FLAT:
             return self.angles(place.expand(3, -1))
         known = place.clamp(max=self._prompt.shape[1] - 1)

@@ -56,3 +56,16 @@ def test_the_prompts_positions_are_read_and_not_written() -> None:
     for rope in Rope:
         rotate(torch.randn(2, 20, 16), rotary(rope).rows(LENGTH - 4, 20))
     assert torch.equal(POSITIONS, before)
+
+
+@pytest.mark.parametrize("rope", list(Rope))
+def test_a_row_does_not_depend_on_what_was_asked_before(rope: Rope) -> None:
+    used = Rotary(rope, 16, THETA, SECTIONS)
+    used.begin(POSITIONS.flip(1))
+    with torch.inference_mode():
+        used.rows(3, 600)
+    used.begin(POSITIONS)
+    for start, count in ((LENGTH, 16), (0, 4), (900, 200)):
+        for found, expected in zip(used.rows(start, count), rotary(rope).rows(start, count), strict=True):
+            torch.testing.assert_close(found, expected)
+            assert not found.is_inference()  # a trainer may use what a proposal has worked out
