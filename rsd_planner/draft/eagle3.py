@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -60,54 +62,48 @@ class Eagle3Network(nn.Module):
             mask, causal: As in `Attention.attend`.
         """
         layer = self.midlayer
-        inputs = torch.cat([layer.input_layernorm(embedded), layer.hidden_norm(features)], dim=-1)
+        inputs = self._inputs(embedded, features)
         keys, values = store.update(*layer.self_attn.keys_values(inputs, rotation), 0)
         queries = layer.self_attn.queries(inputs, rotation)
         hidden = features + layer.self_attn.attend(queries, keys, values, mask, causal=causal)
         out: Tensor = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
         return out
 
+    def read(self, embedded: Tensor, features: Tensor, rotation: Rotation, store: KeysValues) -> None:
+        """Put the keys and values of rows into the store, where nobody asks what the layer makes of them."""
+        store.update(*self.midlayer.self_attn.keys_values(self._inputs(embedded, features), rotation), 0)
 
-class Eagle3Draft(FeatureDraft):
+    def _inputs(self, embedded: Tensor, features: Tensor) -> Tensor:
+        return torch.cat([self.midlayer.input_layernorm(embedded), self.midlayer.hidden_norm(features)], dim=-1)
+
+
+class Eagle3Chain(FeatureDraft):
     """Proposes a chain, each token from the layer's own output for the one before."""
 
-    def __init__(
-        self, network: Eagle3Network, shape: Shape, rotary: Rotary, target: TargetParts, *, token_ids: Tensor | None
-    ) -> None:
+    def __init__(self, shape: Shape, rotary: Rotary, target: TargetParts, *, token_ids: Tensor | None) -> None:
         """
         Args:
             token_ids: (draft vocabulary,) what its tokens are to the target; None if the two vocabularies are the same.
         """
         super().__init__(shape, rotary, target, longest=DEPTH)
-        self.network = network
         self._token_ids = token_ids
-        self.lm_head = network.lm_head or target.lm_head
         self._newest = (torch.empty(0), torch.empty(0))  # what `step` said of the last committed token
+
+    @abstractmethod
+    def fuse(self, features: Tensor) -> Tensor:
+        """(1, T, taps * hidden) of the target -> (1, T, hidden)."""
+
+    @abstractmethod
+    def step(self, features: Tensor, following: Tensor) -> tuple[Tensor, Tensor]:
+        """One causal pass over (1, T, hidden) features and the (T,) tokens after them, behind what the cache holds.
+
+        Returns:
+            Of the newest row, its (1, 1, hidden) output and (draft vocabulary,) float32 logits.
+        """
 
     def read(self, features: Tensor, following: Tensor) -> None:
         """See `FeatureDraft.read`."""
         self._newest = self.step(self.fuse(features[None]), following)
-
-    def fuse(self, features: Tensor) -> Tensor:
-        """(1, T, taps * hidden) of the target -> (1, T, hidden)."""
-        fused: Tensor = self.network.fc(features)
-        return fused
-
-    def step(self, features: Tensor, following: Tensor) -> tuple[Tensor, Tensor]:
-        """As `rows`; of the newest row, its (1, 1, hidden) output and (draft vocabulary,) logits."""
-        hidden = self.rows(features, following)[:, -1:]
-        return hidden, self.logits(hidden[0, 0])
-
-    def rows(self, features: Tensor, following: Tensor) -> Tensor:
-        """One causal pass over (1, T, hidden) features and the (T,) tokens after them, behind what the cache holds."""
-        count, past = len(following), self.cache.length
-        mask = None
-        if count > 1 and past:
-            mask = torch.ones(count, past + count, dtype=torch.bool, device=features.device).tril(diagonal=past)
-        embedded = self.target.embedding(following)[None]
-        rotation = self.rotary.rows(past, count)
-        hidden: Tensor = self.network(embedded, features, rotation, self.cache, mask, causal=count > 1 and not past)
-        return hidden
 
     def guess(self, limit: int, choice: Choice) -> Proposal:
         """See `FeatureDraft.guess`."""
@@ -133,10 +129,6 @@ class Eagle3Draft(FeatureDraft):
         said = torch.stack(tokens).tolist() if tokens else []
         return Proposal(self.source, tuple(said), torch.stack(chances) if chances else None)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(..., hidden) before the final norm -> (..., draft vocabulary) float32."""
-        return self.lm_head(self.network.norm(hidden)).float()
-
     def _best(self, logits: Tensor, choice: Choice) -> Tensor:
         if self._token_ids is None:
             return choice.best(logits)[1]
@@ -149,3 +141,40 @@ class Eagle3Draft(FeatureDraft):
         whole = logits.new_full((self.target.vocab_size,), -torch.inf)
         whole[self._token_ids] = logits
         return whole
+
+
+class Eagle3Draft(Eagle3Chain):
+    """The chain in PyTorch."""
+
+    def __init__(
+        self, network: Eagle3Network, shape: Shape, rotary: Rotary, target: TargetParts, *, token_ids: Tensor | None
+    ) -> None:
+        """See `Eagle3Chain`."""
+        super().__init__(shape, rotary, target, token_ids=token_ids)
+        self.network = network
+        self.lm_head = network.lm_head or target.lm_head
+
+    def fuse(self, features: Tensor) -> Tensor:
+        """See `Eagle3Chain.fuse`."""
+        fused: Tensor = self.network.fc(features)
+        return fused
+
+    def step(self, features: Tensor, following: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Eagle3Chain.step`."""
+        hidden = self.rows(features, following)[:, -1:]
+        return hidden, self.logits(hidden[0, 0])
+
+    def rows(self, features: Tensor, following: Tensor) -> Tensor:
+        """The (1, T, hidden) output of `step`'s pass."""
+        count, past = len(following), self.cache.length
+        mask = None
+        if count > 1 and past:
+            mask = torch.ones(count, past + count, dtype=torch.bool, device=features.device).tril(diagonal=past)
+        embedded = self.target.embedding(following)[None]
+        rotation = self.rotary.rows(past, count)
+        hidden: Tensor = self.network(embedded, features, rotation, self.cache, mask, causal=count > 1 and not past)
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., hidden) before the final norm -> (..., draft vocabulary) float32."""
+        return self.lm_head(self.network.norm(hidden)).float()

@@ -59,15 +59,15 @@ class Eagle3Objective(nn.Module):
         store = ChainStore()
         embedded = self._target.embedding(batch.tokens[:, 1:]).to(batch.features.dtype)
         features = self.network.fc(batch.features)
-        whole = self.network(embedded, features, self._rotary.rows(0, rows), store, causal=True)
-        steps = [whole[:, first:-1]]
-        for i in range(1, min(DEPTH, steps[0].shape[1])):
-            count = steps[0].shape[1] - i
+        self.network.read(embedded[:, :first], features[:, :first], self._rotary.rows(0, first), store)
+        steps = [features[:, first:-1]]
+        for i in range(min(DEPTH, rows - 1 - first)):
+            count = rows - 1 - first - i
             rotation = self._rotary.rows(first + i, count)
             following = embedded[:, first + i : first + i + count]
-            mask = self._mask(first, rows, i, count, embedded.device)
+            mask = self._mask(first, rows - 1, i, count, embedded.device)
             steps.append(self.network(following, steps[-1][:, :count], rotation, store, mask))
-        return steps
+        return steps[1:]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., hidden) before the final norm -> (..., draft vocabulary) float32."""
@@ -78,7 +78,7 @@ class Eagle3Objective(nn.Module):
         return self._target.lm_head(normed.to(self._target.dtype)).float()
 
     def _mask(self, first: int, rows: int, step: int, count: int, device: torch.device) -> Tensor:
-        """(count, rows + step * count): the sequence up to where the chain starts, and the chain's own rows."""
+        """(count, rows + step * count): the sequence up to where the chain starts, and the chain's own later rows."""
         start = first + torch.arange(count, device=device)
         before = torch.arange(rows, device=device) <= start[:, None]
         own = torch.eye(count, dtype=torch.bool, device=device)

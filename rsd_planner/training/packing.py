@@ -22,7 +22,9 @@ class BlockStore:
 
 
 class ChainStore:
-    """EAGLE-3: first the rows of the whole sequence, then one row per chain and step; later steps have fewer chains."""
+    """EAGLE-3: the prompt's rows, the reasoning's, then one row per chain and step; later steps have fewer chains."""
+
+    _SEQUENCE = 2  # parts that are no chains
 
     def __init__(self) -> None:
         self._keys: list[Tensor] = []
@@ -30,10 +32,13 @@ class ChainStore:
 
     def update(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """See `draft.layers.KeysValues`."""
-        chains = key.shape[2]
-        self._keys = [*self._keys[:1], *(earlier[:, :, :chains] for earlier in self._keys[1:]), key]
-        self._values = [*self._values[:1], *(earlier[:, :, :chains] for earlier in self._values[1:]), value]
+        self._keys = self._with(self._keys, key)
+        self._values = self._with(self._values, value)
         return torch.cat(self._keys, dim=2), torch.cat(self._values, dim=2)
+
+    def _with(self, parts: list[Tensor], new: Tensor) -> list[Tensor]:
+        chains = new.shape[2]
+        return [*parts[: self._SEQUENCE], *(part[:, :, :chains] for part in parts[self._SEQUENCE :]), new]
 
 
 def leading(right: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from torch import Tensor
 
 from rsd_planner.errors import TrainingError
@@ -32,10 +33,11 @@ class Batch:
 class Samples:
     """All frames of a filled cache."""
 
-    def __init__(self, cache: Cache, layers: Sequence[int]) -> None:
+    def __init__(self, cache: Cache, layers: Sequence[int], *, resident: bool = False) -> None:
         """
         Args:
             layers: Target layers whose hidden states make the features, in this order.
+            resident: Keep the cached hidden states in the device's memory, if all of them are cached.
 
         Raises:
             TrainingError: The cache has no usable frame, or is damaged.
@@ -49,12 +51,13 @@ class Samples:
         self.ids = [str(name) for chunk in chunks for name in chunk.ids]
         self.refused = {name: why for chunk in chunks for name, why in chunk.refused.items()}
         self._frames = np.concatenate([chunk.frames for chunk in chunks])
-        self._first_row = np.concatenate([np.cumsum(chunk.rows) - chunk.rows for chunk in chunks])
-        lengths = [np.array([len(r) for r in chunk.reasonings], np.int64) for chunk in chunks]
-        self._first_final = np.concatenate([np.cumsum(length) - length for length in lengths])
+        said = np.array([len(reasoning) for reasoning in self.reasonings], np.int64)
+        self._counts = {False: np.concatenate([chunk.rows for chunk in chunks]), True: said}  # by whether it is FINAL
+        self._first = {final: np.cumsum(counts) - counts for final, counts in self._counts.items()}
         self._positions: list[NDArray[np.int64]] = []
         self._layout = self._number_layouts([(c.positions, c.layouts) for c in chunks])
         self._files: dict[tuple[int, int | str], Any] = {}
+        self._resident = self._load() if resident else {}
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -98,13 +101,31 @@ class Samples:
                 numbers.append(known[place.tobytes()])
         return np.array(numbers, np.int64)
 
+    @property
+    def _kinds(self) -> tuple[int | str, ...]:
+        return (*self._layers, FINAL)
+
+    def _load(self) -> dict[int | str, Tensor]:
+        """All hidden states of each kind on the device, (rows, hidden); nothing if some are not cached."""
+        device = self._cache.teacher.device
+        paths = {kind: [self._cache.hidden_path(n, kind) for n in range(self._cache.chunks)] for kind in self._kinds}
+        if not all(path.exists() for of_kind in paths.values() for path in of_kind):
+            return {}
+        return {kind: torch.cat([load_file(path)["hidden"].to(device) for path in of]) for kind, of in paths.items()}
+
+    def _place(self, samples: NDArray[np.int64] | int, kind: int | str) -> tuple[Any, Any]:
+        """First row and number of rows of some samples among all of this kind."""
+        return self._first[kind == FINAL][samples], self._counts[kind == FINAL][samples]
+
     def _hidden(self, chosen: NDArray[np.int64], reasoning: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, L + R - 1, taps * hidden) and (B, R, hidden), zeros where there is nothing."""
-        kinds: tuple[int | str, ...] = (*self._layers, FINAL)
+        """(B, L + R - 1, taps * hidden) and (B, R, hidden); behind the end of a frame anything finite."""
+        if self._resident:
+            found = [self._gathered(chosen, kind) for kind in self._kinds]
+            return torch.cat(found[:-1], dim=-1), found[-1]
         rows: dict[int, list[Tensor]] = {}
         missing = []
         for place, sample in enumerate(chosen.tolist()):
-            stored = [self._stored(sample, kind) for kind in kinds]
+            stored = [self._stored(sample, kind) for kind in self._kinds]
             if all(tensor is not None for tensor in stored):
                 rows[place] = [tensor for tensor in stored if tensor is not None]
             else:
@@ -113,6 +134,12 @@ class Samples:
             rows |= self._recomputed(chosen, missing, reasoning)
         features = [torch.cat(rows[place][:-1], dim=-1) for place in range(len(chosen))]
         return padded(features), padded([rows[place][-1] for place in range(len(chosen))])
+
+    def _gathered(self, chosen: NDArray[np.int64], kind: int | str) -> Tensor:
+        first, counts = self._place(chosen, kind)
+        index = torch.from_numpy(first[:, None] + np.arange(counts.max()))
+        stored = self._resident[kind]
+        return stored[index.clamp(max=len(stored) - 1).to(stored.device)]
 
     def _stored(self, sample: int, kind: int | str) -> Tensor | None:
         chunk = int(self._frames[sample]) // CHUNK
@@ -123,10 +150,9 @@ class Samples:
         stored = self._files[chunk, kind]
         if stored is None:
             return None
-        said = len(self.reasonings[sample])
-        first = int(self._first_final[sample] if kind == FINAL else self._first_row[sample])
-        count = said if kind == FINAL else len(self.prompts[sample]) + said - 1
-        rows: Tensor = stored[first : first + count]
+        first, count = self._place(sample, kind)
+        before, _ = self._place(int(np.searchsorted(self._frames, chunk * CHUNK)), kind)
+        rows: Tensor = stored[int(first - before) : int(first - before + count)]
         return rows
 
     def _recomputed(

@@ -162,7 +162,7 @@ def train_draft(request: Request, console: Console) -> Progress:
     taps = taps_of(request.kind, target.network.text.config.num_hidden_layers)
     if not fill(cache, taps, accelerator, shown):
         return Progress()
-    samples = Samples(cache, taps)
+    samples = Samples(cache, taps, resident=accelerator.device.type != "cpu")
     if request.batch < accelerator.num_processes:
         raise ParameterError(f"--batch is {request.batch}, expected a frame for each of the processes")
     trainee = _trainee(request, target, samples, held_out, {"target": fingerprint, "data": source.fingerprint})

@@ -155,7 +155,7 @@ def test_dflash_weights_and_partial_blocks(target: AlpamayoTarget, samples: Samp
             partial += bool(usable[row, place]) and anchor + 15 >= said
     assert partial > 0
     found = objective(batch, 5)
-    torch.testing.assert_close(float(found["loss"]), total / weight, rtol=1e-4, atol=0)
+    torch.testing.assert_close(found["loss"].item(), total / weight, rtol=1e-4, atol=0)
     assert objective._draw(batch, seed=6)[0].tolist() != anchors.tolist()
 
 

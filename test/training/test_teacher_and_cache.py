@@ -17,7 +17,8 @@ from rsd_planner.errors import TrainingError
 from rsd_planner.plan import TokenOrigin
 from rsd_planner.target.alpamayo import AlpamayoTarget, Prompt
 from rsd_planner.training import cache as cache_module
-from rsd_planner.training.cache import CHUNK, FINAL, Cache, target_fingerprint
+from rsd_planner.training import samples as samples_module
+from rsd_planner.training.cache import FINAL, Cache, target_fingerprint
 from rsd_planner.training.samples import Samples
 from rsd_planner.training.teacher import Teacher
 
@@ -62,10 +63,16 @@ def test_the_batch_says_token_for_token_what_the_plain_loop_says(target: Alpamay
 def test_hidden_states_are_those_a_draft_is_fed_with(target: AlpamayoTarget, tmp_path: Path) -> None:
     source = MixedFrames(7)
     samples = Samples(golden_cache(tmp_path, source, target, gigabytes=0.0), TAPS)
-    stored = Samples(golden_cache(tmp_path / "stored", source, target), TAPS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache_module, "CHUNK", 3)
+        patch.setattr(samples_module, "CHUNK", 3)
+        cache = golden_cache(tmp_path / "stored", source, target)
+        stored, resident = Samples(cache, TAPS), Samples(cache, TAPS, resident=True)
+        chunked = {int(chosen[0]): (stored.batch(chosen), resident.batch(chosen)) for chosen in samples.epoch(2, 0, 0)}
     target.taps = TAPS
     for chosen in samples.epoch(2, 0, 0):
-        batch, rounded = samples.batch(chosen), stored.batch(chosen)
+        batch = samples.batch(chosen)
+        rounded, held = chunked[int(chosen[0])]
         for row, sample in enumerate(chosen.tolist()):
             reasoning = samples.reasonings[sample].tolist()
             prompt = target.prompt(source.observation(sample))
@@ -75,6 +82,8 @@ def test_hidden_states_are_those_a_draft_is_fed_with(target: AlpamayoTarget, tmp
             assert torch.equal(batch.positions, step.positions)
             torch.testing.assert_close(batch.features[row, :read], step.features, rtol=1e-4, atol=1e-4)
             torch.testing.assert_close(rounded.features[row, :read], step.features, rtol=1e-2, atol=1e-2)
+            assert torch.equal(rounded.features[row, :read], held.features[row, :read])
+            assert torch.equal(rounded.final[row, : len(reasoning)], held.final[row, : len(reasoning)])
             final = batch.final[row, : len(reasoning)]
             torch.testing.assert_close(target.network.logits(final), step.logits, rtol=1e-4, atol=1e-4)
     target.taps = ()
@@ -153,7 +162,3 @@ def test_batches_are_of_one_layout_and_the_same_for_the_same_seed(target: Alpama
     assert len({len(samples.prompts[chosen[0]]) for chosen in first}) == 2
     with pytest.raises(TrainingError, match="make no batch of 9"):
         samples.epoch(9, 0, 0)
-
-
-def test_chunks_hold_what_the_layout_says() -> None:
-    assert CHUNK == 64
