@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
@@ -140,6 +141,27 @@ def check_target(
         good = run(directory)
     if not good:
         raise typer.Exit(1)
+
+
+@app.command()
+def gpu_check(
+    out: Annotated[Path, typer.Option(help="Directory for gpu_check.json and gpu_check.md; made if it is not there.")],
+    shape: Annotated[str, typer.Option(help="alpamayo, or tiny, which also runs on the CPU.")] = "alpamayo",
+    budget_seconds: Annotated[float, typer.Option(help="What does not fit is left out.")] = 240.0,
+    traces: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Recorded acceptance to run whole ticks with.")
+    ] = None,
+) -> None:
+    """Measure what the 10B target would cost on this GPU, with random weights, beside what it could cost at best."""
+    started = time.monotonic()
+    with interruptible():
+        from rich.console import Console
+
+        from rsd_planner.gpu_check.check import Request, run
+
+        report = run(Request(out, shape, budget_seconds, traces, started), Console(stderr=True))
+        report.print(Console(width=None if sys.stdout.isatty() else 130))
+    print(f"wrote {out / 'gpu_check.json'}")
 
 
 def _cameras(flags: Sequence[str]) -> dict[int, str]:
