@@ -5,7 +5,8 @@ from setuptools import find_packages, setup
 
 NAME = "rsd_planner"
 HERE = Path(__file__).resolve().parent  # colcon --symlink-install links setup.py
-MODEL = Path("test/golden/alpamayo_r1")
+MODELS = (Path("rsd_planner/demo/model"), Path("test/golden/alpamayo_r1"))  # the second while the first has no weights
+MODEL = next(path for path in MODELS if (HERE / path / "checkpoint" / "model.safetensors").exists())
 
 
 def files(directory: Path) -> list[str]:
@@ -23,13 +24,17 @@ setup(
     install_requires=(HERE / "requirements.txt").read_text().split(),
     extras_require={"engines": (HERE / "requirements-engines.txt").read_text().split()},
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["py.typed"], f"{NAME}.demo": ["bag/*", "node.yaml"]},
+    package_data={
+        NAME: ["py.typed"],
+        f"{NAME}.demo": ["bag/*", "node.yaml"],
+        f"{NAME}.demo.world": ["*.json", "processor/*"],
+    },
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
         (f"share/{NAME}/launch", files(Path("launch"))),
         (f"share/{NAME}/config", files(Path("config"))),
-        (f"share/{NAME}/demo_model", [str(MODEL / "NOTICE.txt")]),
+        (f"share/{NAME}/demo_model", [name for name in files(MODEL) if name.endswith((".txt", ".md"))]),
         (f"share/{NAME}/demo_model/checkpoint", files(MODEL / "checkpoint")),
         (f"share/{NAME}/demo_model/processor", files(MODEL / "processor")),
         (f"lib/{NAME}", ["scripts/rsd_planner_node"]),

@@ -1,89 +1,124 @@
-"""Renders the demo drive into a rosbag2: three JPEG cameras at 10 Hz, exact odometry at 50 Hz.
+"""Drives a piece of the driving world into a rosbag2: the front camera at 10 Hz, exact odometry at 50 Hz.
 
-    python -m rsd_planner.demo.make_bag OUT    (about a minute; the bundled one is rsd_planner/demo/bag)
+    python -m rsd_planner.demo.make_bag OUT    (some seconds; the bundled one is rsd_planner/demo/bag)
 
-The same library versions on the same machine give the same messages; elsewhere pixels may differ by rounding.
+Pictures have the size and the compression of the training data: the demo model sees what it was trained on. Beside the
+recording, truth.json holds the scene's own sentence for every tick. The same library versions on the same machine give
+the same messages; elsewhere pixels may differ by rounding.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import cv2
 import numpy as np
+from numpy.typing import NDArray
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 from scipy.spatial.transform import Rotation
 
-from rsd_planner.demo.camera import Camera
-from rsd_planner.demo.drive import DURATION_S, Drive
-from rsd_planner.demo.render import Painter
-from rsd_planner.scene.observation import RgbImage
+from rsd_planner.demo.world.cameras import FRONT, Camera, make_camera
+from rsd_planner.demo.world.canvas import Canvas
+from rsd_planner.demo.world.dataset import encode_jpeg
+from rsd_planner.demo.world.drive import Drive, run_drive
+from rsd_planner.demo.world.facts import observe
+from rsd_planner.demo.world.looks import make_look
+from rsd_planner.demo.world.plans import make_layout
+from rsd_planner.demo.world.render import Scene
+from rsd_planner.demo.world.sentences import say
+from rsd_planner.demo.world.splits import Event, Split
+from rsd_planner.scene.observation import HISTORY_STEPS, STEP_NS
 
 BAG_DIR = Path(__file__).parent / "bag"  # the bundled one
+TRUTH = "truth.json"
 START_NS = 1_760_000_000_000_000_000
-ODOMETRY_TOPIC = "/odom"
-CAMERA_HZ, ODOMETRY_HZ = 10, 50
+IMAGE_TOPIC, ODOMETRY_TOPIC = "/camera/front/image/compressed", "/odom"
+ODOMETRY_HZ = 50
 CAMERA_DELAY_NS, ODOMETRY_DELAY_NS = 30_000_000, 2_000_000  # from header stamp to being recorded
-SIDE_YAW = np.deg2rad(55.0)
-CAMERAS = (
-    Camera(0, "front_left", 320, 180, 150.0, (1.6, 0.5, 1.45), SIDE_YAW, 0.03),
-    Camera(1, "front", 480, 270, 300.0, (1.6, 0.0, 1.45), 0.0, 0.03),
-    Camera(2, "front_right", 320, 180, 150.0, (1.6, -0.5, 1.45), -SIDE_YAW, 0.03),
-)
-JPEG_QUALITY = 78
+
+# A road of the test split, its events chosen so that much happens in a short time.
+SEED = 1_101_033
+EVENTS = (Event.CYCLIST, Event.PEDESTRIAN, Event.LIGHT, Event.LEAD)
+FIRST_TICK, TICKS = 190, 280
 
 _types = get_typestore(Stores.ROS2_HUMBLE)
 
 
 def make_bag(directory: Path) -> None:
-    """Write the demo bag into `directory`, which must not exist yet."""
+    """Write the demo bag and its truth into `directory`, which must not exist yet.
+
+    Raises:
+        RenderError: The machine has no OpenGL over EGL.
+    """
+    drive = demo_drive()
+    messages = sorted((*_images(drive), *_odometry(drive)), key=lambda message: message[:2])
     writer = Writer(directory, version=8, storage_plugin=StoragePlugin.MCAP)
     writer.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
     with writer:
         connections = {
             topic: writer.add_connection(topic, message_type, typestore=_types)
-            for topic, message_type in _topics().items()
+            for topic, message_type in (
+                (IMAGE_TOPIC, "sensor_msgs/msg/CompressedImage"),
+                (ODOMETRY_TOPIC, "nav_msgs/msg/Odometry"),
+            )
         }
-        drive = Drive()
-        messages = [*_images(drive), *_odometry(drive)]
-        for recorded_ns, topic, data in sorted(messages, key=lambda message: message[:2]):
+        for recorded_ns, topic, data in messages:
             writer.write(connections[topic], recorded_ns, data)
+    (directory / TRUTH).write_text(json.dumps(truth(drive), indent=0) + "\n", encoding="utf-8")
 
 
-def image_topic(camera: Camera) -> str:
-    """The topic a camera is recorded under."""
-    return f"/camera/{camera.name}/image/compressed"
+def demo_drive() -> Drive:
+    """The drive the bag is a piece of."""
+    return run_drive(make_layout(Split.TEST, SEED, EVENTS))
 
 
-def _topics() -> dict[str, str]:
-    images = {image_topic(camera): "sensor_msgs/msg/CompressedImage" for camera in CAMERAS}
-    return {**images, ODOMETRY_TOPIC: "nav_msgs/msg/Odometry"}
+def truth(drive: Drive) -> dict[str, str]:
+    """t0 in ns, as text, to the scene's own sentence; for every tick that has a history in the bag."""
+    ticks = range(FIRST_TICK + HISTORY_STEPS - 1, FIRST_TICK + TICKS)
+    return {str(_recorded(tick * STEP_NS)): say(observe(drive, tick)) for tick in ticks}
+
+
+def pictures(drive: Drive, ticks: range) -> Iterator[NDArray[np.uint8]]:
+    """What the front camera sees, (H, W, 3) RGB per tick."""
+    camera: Camera = make_camera(FRONT)
+    scene = Scene(Canvas(camera.width, camera.height), drive, make_look(Split.TEST, SEED))
+    try:
+        for tick in ticks:
+            yield scene.picture(tick * STEP_NS, camera)
+    finally:
+        scene.release()
+
+
+def _recorded(stamp_ns: int) -> int:
+    """The bag's time for a time of the drive."""
+    return START_NS + stamp_ns - FIRST_TICK * STEP_NS
 
 
 def _images(drive: Drive) -> Iterator[tuple[int, str, bytes]]:
-    painter = Painter(drive)
     image_type = _types.types["sensor_msgs/msg/CompressedImage"]
-    for stamp_ns in _stamps(CAMERA_HZ):
-        for camera in CAMERAS:
-            jpeg = _encode(painter.render(camera, (stamp_ns - START_NS) / 1e9))
-            message = image_type(header=_header(stamp_ns, f"camera_{camera.name}"), format="jpeg", data=jpeg)
-            recorded_ns = stamp_ns + CAMERA_DELAY_NS
-            yield recorded_ns, image_topic(camera), bytes(_types.serialize_cdr(message, message.__msgtype__))
+    ticks = range(FIRST_TICK, FIRST_TICK + TICKS)
+    for tick, picture in zip(ticks, pictures(drive, ticks), strict=True):
+        stamp_ns = _recorded(tick * STEP_NS)
+        message = image_type(header=_header(stamp_ns, "camera_front"), format="jpeg", data=encode_jpeg(picture))
+        yield stamp_ns + CAMERA_DELAY_NS, IMAGE_TOPIC, bytes(_types.serialize_cdr(message, message.__msgtype__))
 
 
 def _odometry(drive: Drive) -> Iterator[tuple[int, str, bytes]]:
-    types = _types.types
+    types: Any = _types.types
     point, quaternion = types["geometry_msgs/msg/Point"], types["geometry_msgs/msg/Quaternion"]
     vector, twist = types["geometry_msgs/msg/Vector3"], types["geometry_msgs/msg/Twist"]
-    for stamp_ns in _stamps(ODOMETRY_HZ):
-        motion = drive.ego.at((stamp_ns - START_NS) / 1e9)
-        x, y, z = motion.pose.position
-        orientation = quaternion(*Rotation.from_matrix(motion.pose.rotation).as_quat())
-        pose = types["geometry_msgs/msg/Pose"](position=point(x, y, z), orientation=orientation)
-        velocity = twist(linear=vector(motion.speed, 0.0, 0.0), angular=vector(0.0, 0.0, motion.yaw_rate))
+    first_ns = FIRST_TICK * STEP_NS
+    for drive_ns in range(first_ns, first_ns + TICKS * STEP_NS, 1_000_000_000 // ODOMETRY_HZ):
+        place, speed = drive.path.pose(drive_ns), drive.path.state(drive_ns).speed
+        curvature = float(drive.path.controls[drive_ns // STEP_NS, 1])
+        orientation = quaternion(*Rotation.from_matrix(place.rotation).as_quat())
+        pose = types["geometry_msgs/msg/Pose"](position=point(*place.position), orientation=orientation)
+        velocity = twist(linear=vector(speed, 0.0, 0.0), angular=vector(0.0, 0.0, speed * curvature))
+        stamp_ns = _recorded(drive_ns)
         message = types["nav_msgs/msg/Odometry"](
             header=_header(stamp_ns, "odom"),
             child_frame_id="base_link",
@@ -94,19 +129,9 @@ def _odometry(drive: Drive) -> Iterator[tuple[int, str, bytes]]:
         yield recorded_ns, ODOMETRY_TOPIC, bytes(_types.serialize_cdr(message, message.__msgtype__))
 
 
-def _stamps(rate_hz: int) -> range:
-    return range(START_NS, START_NS + round(DURATION_S * 1e9), 1_000_000_000 // rate_hz)
-
-
 def _header(stamp_ns: int, frame_id: str) -> object:
     time_type, header_type = _types.types["builtin_interfaces/msg/Time"], _types.types["std_msgs/msg/Header"]
     return header_type(stamp=time_type(*divmod(stamp_ns, 1_000_000_000)), frame_id=frame_id)
-
-
-def _encode(image: RgbImage) -> RgbImage:
-    """JPEG bytes of an RGB image, (n,) uint8."""
-    _, jpeg = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
-    return jpeg.reshape(-1)
 
 
 def _main() -> None:

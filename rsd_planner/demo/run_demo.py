@@ -18,16 +18,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from rich.console import Console
+
+from rsd_planner.demo.make_bag import BAG_DIR, IMAGE_TOPIC, ODOMETRY_TOPIC, START_NS, TRUTH
 from rsd_planner.demo.model import demo_model_dir
+from rsd_planner.demo.truth_table import print_table, read_told
 from rsd_planner.errors import PlannerError
 
-BAG_DIR = Path(__file__).parent / "bag"
 NODE_PARAMETERS = Path(__file__).parent / "node.yaml"
-CAMERAS = ("front_left", "front", "front_right")
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 15.0
 LAST_PLAN_S = 2.0
-EVALUATION_STRIDE = 2
+EVALUATION_STRIDE = 3
 LOG_LINES_SHOWN = 15
 
 
@@ -68,6 +70,8 @@ def run(out: Path) -> None:
     with _process(["rsd_planner", "evaluate", str(BAG_DIR), "--out", str(out), *stride], environment) as evaluator:
         if evaluator.wait() != 0:
             raise DemoError(f"the evaluator ended with exit code {evaluator.returncode}")
+    print()
+    print_table(read_told(out / "plans.jsonl", BAG_DIR / TRUTH, START_NS), Console())
     print(f"\nThe page with pictures: {(out / 'index.html').resolve().as_uri()}")
 
 
@@ -78,8 +82,7 @@ def play(out: Path, environment: Mapping[str, str]) -> int:
         DemoError: The node or the player failed, or no plan came.
     """
     log = out / "node.log"
-    topics = {f"~/input/image_{camera}": f"/camera/{camera}/image/compressed" for camera in CAMERAS}
-    topics["~/input/odometry"] = "/odom"
+    topics = {"~/input/image_front": IMAGE_TOPIC, "~/input/odometry": ODOMETRY_TOPIC}
     remappings = [word for pair in topics.items() for word in ("-r", ":=".join(pair))]
     parameters = ["--params-file", str(NODE_PARAMETERS), "-p", f"model:={demo_model_dir()}"]
     playing = [str(BAG_DIR), "--clock", "--wait", str(START_TIMEOUT_S)]

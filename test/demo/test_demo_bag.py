@@ -1,7 +1,8 @@
-"""The bundled bag is what the drive's geometry says: poses, twist, and where things are in the pictures."""
+"""The bundled bag is what the world says: poses, twist, pictures, and the true sentences beside it."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,17 +14,28 @@ import pytest
 from rosbags.highlevel import AnyReader
 from scipy.spatial.transform import Rotation
 
-from rsd_planner.demo.camera import Camera
-from rsd_planner.demo.drive import LANE_WIDTH_M, Drive
-from rsd_planner.demo.make_bag import BAG_DIR, CAMERAS, ODOMETRY_TOPIC, START_NS, image_topic
-from rsd_planner.demo.render import Painter
-
-FRONT = CAMERAS[1]
+from rsd_planner.demo.make_bag import (
+    BAG_DIR,
+    FIRST_TICK,
+    IMAGE_TOPIC,
+    ODOMETRY_TOPIC,
+    START_NS,
+    TICKS,
+    TRUTH,
+    demo_drive,
+    pictures,
+    truth,
+)
+from rsd_planner.demo.world.cameras import HEIGHT, WIDTH
+from rsd_planner.demo.world.drive import Drive
+from rsd_planner.demo.world.facts import CauseKind
+from rsd_planner.demo.world.sentences import cause_of
+from rsd_planner.scene.observation import STEP_NS
 
 
 @pytest.fixture(scope="module")
 def drive() -> Drive:
-    return Drive()
+    return demo_drive()
 
 
 @pytest.fixture(scope="module")
@@ -39,87 +51,59 @@ def messages() -> dict[str, list[Any]]:
 
 
 def _stamp_ns(message: Any) -> int:
-    return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
+    return int(message.header.stamp.sec) * 10**9 + int(message.header.stamp.nanosec)
 
 
 def _picture(message: Any) -> np.ndarray:
-    return cv2.cvtColor(cv2.imdecode(message.data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
-
-
-def _project(points: np.ndarray, camera: Camera, odometry: Any) -> np.ndarray:
-    """World points (N, 3) to pixels by OpenCV, from the recorded pose: independent of the renderer's projection."""
-    position, q = odometry.pose.pose.position, odometry.pose.pose.orientation
-    vehicle = Rotation.from_quat([q.x, q.y, q.z, q.w])
-    in_vehicle = vehicle.inv().apply(points - [position.x, position.y, position.z]) - camera.position
-    in_mount = Rotation.from_euler("ZY", [camera.yaw, camera.pitch]).inv().apply(in_vehicle)
-    optical = in_mount @ np.array([[0, 0, 1], [-1, 0, 0], [0, -1, 0]], dtype=float)
-    centre = ((camera.width - 1) / 2, (camera.height - 1) / 2)
-    intrinsics = np.array([[camera.focal, 0, centre[0]], [0, camera.focal, centre[1]], [0, 0, 1]])
-    return cv2.projectPoints(optical, np.zeros(3), np.zeros(3), intrinsics, None)[0].reshape(-1, 2)
+    return np.asarray(cv2.cvtColor(cv2.imdecode(message.data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB))
 
 
 def test_holds_what_the_demo_needs_in_4_megabytes(messages: dict[str, list[Any]]) -> None:
     assert sum(path.stat().st_size for path in BAG_DIR.iterdir()) < 4e6
-    assert {topic: len(found) for topic, found in messages.items()} == {
-        "/camera/front_left/image/compressed": 120,
-        "/camera/front/image/compressed": 120,
-        "/camera/front_right/image/compressed": 120,
-        "/odom": 600,
-    }
+    assert {topic: len(found) for topic, found in messages.items()} == {IMAGE_TOPIC: TICKS, ODOMETRY_TOPIC: 5 * TICKS}
+    assert {_picture(m).shape for m in messages[IMAGE_TOPIC][::40]} == {(HEIGHT, WIDTH, 3)}  # the model's own size
 
 
-def test_poses_are_those_of_the_drive_and_the_twist_is_their_derivative(messages: dict[str, list[Any]], drive: Drive):
+def test_poses_are_those_of_the_drive_and_the_twist_is_their_derivative(
+    messages: dict[str, list[Any]], drive: Drive
+) -> None:
     odometry = messages[ODOMETRY_TOPIC]
-    times = np.array([_stamp_ns(m) - START_NS for m in odometry]) / 1e9
+    stamps = np.array([_stamp_ns(m) - START_NS for m in odometry])
     positions = np.array([[m.pose.pose.position.x, m.pose.pose.position.y] for m in odometry])
     quaternions = [m.pose.pose.orientation for m in odometry]
     yaw = np.unwrap(Rotation.from_quat([[q.x, q.y, q.z, q.w] for q in quaternions]).as_euler("zyx")[:, 0])
 
-    np.testing.assert_allclose(positions, [drive.ego.at(t).pose.position[:2] for t in times], atol=1e-9)
+    expected = [drive.path.pose(FIRST_TICK * STEP_NS + int(stamp)).position[:2] for stamp in stamps]
+    np.testing.assert_allclose(positions, expected, atol=1e-9)
+    times = stamps * 1e-9
     velocity = np.gradient(positions, times, axis=0)[1:-1]
     forward = np.stack([np.cos(yaw), np.sin(yaw)], axis=-1)[1:-1]
     speed = np.array([m.twist.twist.linear.x for m in odometry])[1:-1]
-    np.testing.assert_allclose(np.sum(velocity * forward, axis=-1), speed, atol=5e-3)
+    np.testing.assert_allclose(np.sum(velocity * forward, axis=-1), speed, atol=0.06)
     sideways = velocity[:, 0] * forward[:, 1] - velocity[:, 1] * forward[:, 0]
-    np.testing.assert_allclose(sideways, 0.0, atol=5e-3)
-    yaw_rate = [m.twist.twist.angular.z for m in odometry][1:-1]
-    np.testing.assert_allclose(np.gradient(yaw, times)[1:-1], yaw_rate, atol=2e-3)
-
-
-@pytest.mark.parametrize("time_s", [1.0, 4.5, 8.0, 11.0])
-def test_edge_marking_is_bright_where_the_recorded_pose_puts_it(
-    messages: dict[str, list[Any]], drive: Drive, time_s: float
-) -> None:
-    image = next(m for m in messages[image_topic(FRONT)] if _stamp_ns(m) == START_NS + round(time_s * 1e9))
-    odometry = next(m for m in messages[ODOMETRY_TOPIC] if _stamp_ns(m) == _stamp_ns(image))
-    along = np.argmin(
-        [np.linalg.norm(drive.road.points(s, -LANE_WIDTH_M / 2)[0] - _position(odometry)) for s in range(200)]
-    )
-    ahead = along + np.arange(9.0, 16.0)
-    brightness = _picture(image).mean(axis=-1)
-
-    def sample(d: float) -> np.ndarray:
-        pixels = np.round(_project(drive.road.points(ahead, d), FRONT, odometry)).astype(int)
-        inside = (pixels >= 0).all(axis=-1) & (pixels < [FRONT.width, FRONT.height]).all(axis=-1)
-        assert inside.sum() >= 4
-        return brightness[pixels[inside, 1], pixels[inside, 0]]
-
-    assert np.median(sample(-LANE_WIDTH_M)) > 170
-    assert np.median(sample(-LANE_WIDTH_M + 0.5)) < 120
-
-
-def _position(odometry: Any) -> np.ndarray:
-    p = odometry.pose.pose.position
-    return np.array([p.x, p.y, p.z])
+    np.testing.assert_allclose(sideways, 0.0, atol=0.02)
+    yaw_rate = np.array([m.twist.twist.angular.z for m in odometry])[1:-1]
+    assert np.abs(np.gradient(yaw, times)[1:-1] - yaw_rate).mean() < 2e-3
 
 
 def test_renders_the_recorded_pictures_again(messages: dict[str, list[Any]], drive: Drive) -> None:
-    painter = Painter(drive)
-    for camera, index in zip(CAMERAS, (7, 63, 110), strict=True):
-        again = painter.render(camera, index / 10).astype(float)
-        np.testing.assert_array_equal(again, Painter(Drive()).render(camera, index / 10))
-        recorded = _picture(messages[image_topic(camera)][index])
-        assert np.abs(again - recorded).mean() < 4.0  # JPEG
+    for index in (7, 101, 240):
+        tick = FIRST_TICK + index
+        (again,) = pictures(drive, range(tick, tick + 1))
+        message = messages[IMAGE_TOPIC][index]
+        assert _stamp_ns(message) == START_NS + index * STEP_NS
+        assert np.abs(again.astype(float) - _picture(message)).mean() < 4.0  # JPEG
+
+
+def test_the_truth_beside_it_is_that_of_the_scene_and_much_happens(
+    messages: dict[str, list[Any]], drive: Drive
+) -> None:
+    told = json.loads((BAG_DIR / TRUTH).read_text())
+    assert told == truth(drive)
+    assert {int(stamp) for stamp in told} == {_stamp_ns(m) for m in messages[IMAGE_TOPIC][15:]}
+    causes = {cause_of(sentence) for sentence in told.values()}
+    lights = {CauseKind.LIGHT_RED, CauseKind.LIGHT_AMBER, CauseKind.LIGHT_GREEN}
+    assert {CauseKind.PEDESTRIAN, CauseKind.LEAD, *lights} <= causes
 
 
 def test_make_bag_refuses_to_overwrite(tmp_path: Path) -> None:

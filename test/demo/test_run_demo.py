@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from rsd_planner.demo import run_demo
-
-START_NS = 1_760_000_000_000_000_000
+from rsd_planner.demo.make_bag import BAG_DIR, START_NS, TICKS, TRUTH
+from rsd_planner.demo.model import demo_model_dir
+from rsd_planner.demo.truth_table import read_told
+from rsd_planner.target.checkpoint import ModelDirectory
 
 
 @pytest.fixture
@@ -55,13 +57,13 @@ def _alive(pid: int) -> bool:
 def test_plays_prints_evaluates_and_says_where_the_page_is(demo: subprocess.Popen[str], tmp_path: Path) -> None:
     output, _ = demo.communicate(timeout=600)
     assert demo.returncode == 0, output
-    assert "nearly random" in " ".join(output.split())
+    assert " ".join(ModelDirectory.find(demo_model_dir()).notice.split()) in " ".join(output.split())
     live = re.findall(r"^t0 (\d+)\.(\d{3}) s +(.+)$", output, re.MULTILINE)
     assert live
     for seconds, milliseconds, reasoning in live:
         since_start_ms = (int(seconds) * 1000 + int(milliseconds)) - START_NS // 10**6
         assert since_start_ms % 100 == 0  # the stamp of an image
-        assert 1500 <= since_start_ms < 12_000
+        assert 1500 <= since_start_ms < 100 * TICKS
         assert reasoning
     assert f"{len(live)} plans came over DDS" in output
 
@@ -69,7 +71,11 @@ def test_plays_prints_evaluates_and_says_where_the_page_is(demo: subprocess.Pope
     assert page.as_uri() in output
     assert page.stat().st_size > 10_000
     records = [json.loads(line) for line in (tmp_path / "demo" / "plans.jsonl").read_text().splitlines()]
-    assert len(records) > 40
+    assert len(records) > 80
+    told = read_told(tmp_path / "demo" / "plans.jsonl", BAG_DIR / TRUTH, START_NS)
+    assert len(told) == len(records)  # each has a true sentence
+    named = sum(one.verdict != "wrong" for one in told)
+    assert f"Of {len(told)} plans {named} name the true cause" in output
 
 
 def test_stops_all_its_processes_on_ctrl_c(demo: subprocess.Popen[str]) -> None:

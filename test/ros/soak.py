@@ -35,8 +35,8 @@ from rsd_planner.ros.message_types import MessageTypes
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "test" / "golden" / "alpamayo_r1"
 BAG = ROOT / "rsd_planner" / "demo" / "bag"
-CAMERAS = {name: f"/camera/{name}/image/compressed" for name in ("front_left", "front", "front_right")}
-REFERENCE, ODOMETRY = CAMERAS["front_left"], "/odom"
+CAMERAS = {"front": "/camera/front/image/compressed"}
+REFERENCE, ODOMETRY = CAMERAS["front"], "/odom"
 PLANNER = "/rsd_planner"
 DROPPED = 0.03  # of all frames, singly
 OUTAGE, OUTAGE_S = 0.005, 1.0  # probability that a frame begins its camera's outage, and how long that is
@@ -156,8 +156,7 @@ def growth_mb(memory_mb: list[float]) -> float:
 
 
 def start_node(log: Path) -> subprocess.Popen[bytes]:
-    given = (f"model:={MODEL}", "autostart:=true", "max_reasoning_tokens:=32", "camera_ids:=[0, 1, 2]")
-    given = (*given, f"cameras:=[{', '.join(CAMERAS)}]")
+    given = (f"model:={MODEL}", "autostart:=true", "max_reasoning_tokens:=32")
     arguments = [argument for parameter in given for argument in ("-p", parameter)]
     topics = {"odometry": ODOMETRY, **{f"image_{name}": topic for name, topic in CAMERAS.items()}}
     remapped = [argument for name, topic in topics.items() for argument in ("-r", f"~/input/{name}:={topic}")]

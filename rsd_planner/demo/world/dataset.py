@@ -24,6 +24,7 @@ from rsd_planner.demo.world.samples import FRAMES, Camerawork, Sample, drive_sam
 from rsd_planner.demo.world.sentences import action_of
 from rsd_planner.demo.world.splits import SEEDS, Split
 from rsd_planner.errors import PlannerError
+from rsd_planner.scene.observation import RgbImage
 
 WORLD_VERSION = 1  # grows whenever a seed no longer gives the same sample
 DRIVES_PER_SHARD = 64
@@ -98,7 +99,7 @@ def _packed(sample: Sample) -> dict[str, Any]:
     cause = sample.facts.cause
     frames = sample.images.reshape(-1, *sample.images.shape[2:])
     return {
-        "jpegs": [cv2.imencode(".jpg", frame[:, :, ::-1], _JPEG)[1] for frame in frames],
+        "jpegs": [encode_jpeg(frame) for frame in frames],
         "seed": sample.seed,
         "tick": sample.tick,
         "history": sample.history.astype(np.float32),
@@ -116,6 +117,11 @@ def _packed(sample: Sample) -> dict[str, Any]:
         "body": cause.body.value if cause.body else "",
         "flag": int(cause.braking or cause.sharp or cause.moving or cause.lanes),
     }
+
+
+def encode_jpeg(image: RgbImage) -> NDArray[np.uint8]:
+    """(n,) bytes of an RGB image, as every sample is stored."""
+    return np.asarray(cv2.imencode(".jpg", image[:, :, ::-1], _JPEG)[1], np.uint8)
 
 
 @dataclass(frozen=True)

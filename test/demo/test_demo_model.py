@@ -1,0 +1,53 @@
+"""The bundled demo model: where it is found, and that it is small enough to be bundled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rsd_planner.demo import model
+from rsd_planner.demo.model import MODEL_DIR, demo_model_dir
+from rsd_planner.errors import CheckpointError
+from rsd_planner.planner import Planner
+
+ROOT = Path(__file__).resolve().parents[2]
+WEIGHTS = MODEL_DIR / "checkpoint" / "model.safetensors"
+
+bundled = pytest.mark.skipif(not WEIGHTS.exists(), reason="no trained weights in rsd_planner/demo/model")
+
+
+def test_it_is_found_and_loads() -> None:
+    planner = Planner.load(demo_model_dir())
+    assert planner.info.name == "Alpamayo R1"
+    assert planner.info.notice
+    planner.close()
+
+
+def test_its_own_weights_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "model.safetensors").touch()
+    monkeypatch.setattr(model, "MODEL_DIR", tmp_path)
+    assert demo_model_dir() == tmp_path
+
+
+def test_without_any_it_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "rsd_planner" / "demo" / "model.py"
+    monkeypatch.setattr(model, "__file__", str(elsewhere))
+    monkeypatch.setattr(model, "MODEL_DIR", elsewhere.parent / "model")
+    with pytest.raises(CheckpointError, match="the demo model is not installed: looked at"):
+        demo_model_dir()
+
+
+@bundled
+def test_it_is_small_enough_to_be_bundled() -> None:
+    assert WEIGHTS.stat().st_size <= 24e6
+    assert max(path.stat().st_size for path in MODEL_DIR.rglob("*") if path.is_file()) <= 25e6
+
+
+@bundled
+def test_its_card_names_its_weights() -> None:
+    from rsd_planner.demo.evaluation.run import weights_hash
+
+    assert weights_hash(MODEL_DIR) in (MODEL_DIR / "MODEL_CARD.md").read_text()
+    assert (MODEL_DIR / "NOTICE.txt").read_text().strip()
