@@ -94,6 +94,7 @@ class AlpamayoTarget:
         self.device, self.dtype = weight.device, weight.dtype
         self.cache = self._new_cache()
         self._short = ShortPass(network.text)
+        self._short_expert = ShortPass(network.expert)
         self.scaling = network.action_space.scaling()
         self._rope_delta = 0
         self._features: WeakKeyDictionary[Frame, VisionFeatures] = WeakKeyDictionary()
@@ -192,8 +193,9 @@ class AlpamayoTarget:
         self.cache.reserve(len(actions))
         moment = torch.full((1,), time, dtype=torch.float32, device=self.device)
         embedded = self.network.action_in_proj(actions[None].to(self.device), moment).to(self.dtype)
-        hidden = self.network.expert(embedded, self._positions_after(self.cache.length, len(actions)), self.cache)
-        velocity: Tensor = self.network.action_out_proj(hidden)[0]
+        positions = self._positions_after(self.cache.length, len(actions))
+        *_, hidden = self._short_expert.outputs(embedded[0], positions, self.cache, causal=False)
+        velocity: Tensor = self.network.action_out_proj(self.network.expert.norm(hidden))
         return velocity.float()
 
     @torch.inference_mode()
@@ -232,7 +234,7 @@ class AlpamayoTarget:
     def close(self) -> None:
         """Release network and cache."""
         self.forget()
-        del self.network, self.cache, self._short
+        del self.network, self.cache, self._short, self._short_expert
 
     def _new_cache(self) -> KVCache:
         text = self.network.text.config

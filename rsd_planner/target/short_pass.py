@@ -1,7 +1,7 @@
-"""A pass of few tokens through the text layers in as few calls as it takes.
+"""A pass of few tokens through the layers of text model or action expert in as few calls as it takes.
 
-Behind a prompt the target reads one token or a few: a layer is then little arithmetic and many calls, and transformers'
-general layer makes three times as many as are needed. A test holds both to the same numbers.
+Behind a prompt the target reads one token or a few, and the expert 64 waypoints: a layer is then little arithmetic and
+many calls; transformers' general layer makes three times as many as are needed. Tests hold both to the same numbers.
 """
 
 from __future__ import annotations
@@ -17,36 +17,35 @@ from rsd_planner.target.kv_cache import KVCache
 
 
 class ShortPass:
-    """The text layers of a Qwen3-VL, for tokens of one sequence that carry no image."""
+    """The layers of a Qwen3-VL's text model, for rows of one sequence that carry no image."""
 
-    def __init__(self, text: Any) -> None:
+    def __init__(self, model: Any) -> None:
         """
         Args:
-            text: transformers' text model. Its parameters are used, not copied.
+            model: Has `layers` and `rotary_emb` of transformers. Parameters are used, not copied.
         """
-        self._rotary = text.rotary_emb
-        self._layers = [_Layer(layer, text.config) for layer in text.layers]
-        self._groups = text.config.num_attention_heads // text.config.num_key_value_heads
+        self._rotary, config = model.rotary_emb, model.rotary_emb.config
+        self._layers = [_Layer(layer, config) for layer in model.layers]
+        self._groups = config.num_attention_heads // config.num_key_value_heads
 
-    def outputs(self, hidden: Tensor, positions: Tensor, cache: KVCache) -> Iterator[Tensor]:
+    def outputs(self, hidden: Tensor, positions: Tensor, cache: KVCache, *, causal: bool = True) -> Iterator[Tensor]:
         """The output of each layer, (T, hidden). Keys and values are written behind the committed ones.
 
         Args:
             hidden: (T, hidden) embeddings.
             positions: (3, 1, T) rotary positions.
+            causal: Whether a row is hidden from those before it.
         """
         cos, sin = (table[0][:, None] for table in self._rotary(hidden[None], positions))  # (T, 1, head_dim)
         low, high = sin.chunk(2, dim=-1)
         rotation = cos, torch.cat([-low, high], dim=-1)
-        mask = self._mask(len(hidden), cache.length, hidden)
+        mask = self._mask(len(hidden), cache.length, hidden) if causal and len(hidden) > 1 else None
         for number, layer in enumerate(self._layers):
             hidden = layer(hidden, rotation, mask, cache, number)
             yield hidden
 
-    def _mask(self, count: int, read: int, like: Tensor) -> Tensor | None:
+    def _mask(self, count: int, read: int, like: Tensor) -> Tensor:
         """(heads per KV head * count, read + count) to be added; the heads that share keys lie one after the other."""
-        if count == 1:
-            return None
         mask = torch.full((count, read + count), -torch.inf, dtype=like.dtype, device=like.device).triu(read + 1)
         return mask.repeat(self._groups, 1)
 

@@ -43,3 +43,19 @@ def test_every_layer_and_every_row_of_the_cache(model: Path) -> None:
         torch.testing.assert_close(step.features, expected, rtol=1e-5, atol=1e-5)
         for found, wanted in zip((*target.cache.keys, *target.cache.values), rows, strict=True):
             torch.testing.assert_close(found[:, :, read : read + count], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("model", [R1, V1_5])
+@torch.inference_mode()
+def test_the_velocity_is_that_of_transformers_layers(model: Path) -> None:
+    target = AlpamayoTarget.load(model, device="cpu", dtype=torch.float32)
+    prompt = target.prompt(golden_case(model, 1).observation)
+    target.prefill(prompt)
+    network, length = target.network, target.cache.length
+    actions = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
+    found = target.velocity(actions, 0.3)
+    embedded = network.action_in_proj(actions[None], torch.full((1,), 0.3))
+    positions = (torch.arange(length, length + 64) + prompt.layout.rope_delta).expand(3, 1, -1)
+    expected = network.action_out_proj(network.expert(embedded, positions, target.cache))[0]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert target.cache.length == length
