@@ -24,6 +24,9 @@ def bench(
     split: Annotated[Split, typer.Option(help="Of --data.")] = Split.OFF_SHELF,
     bag: Annotated[Path | None, typer.Option(help="A recording instead, as for evaluate.")] = None,
     frames: Annotated[int, typer.Option(help="Frames of each kind, single and consecutive ones.")] = 100,
+    exactness_only: Annotated[
+        bool, typer.Option("--exactness-only", help="No reference pipeline and one flow step: times mean little.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of flow noise.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
@@ -42,7 +45,8 @@ def bench(
         from rsd_planner.planner import PlannerSettings
 
         settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
-        request = Request(model or demo_model_dir(), draft or [], frames, out, settings, data, split, bag)
+        place = model or demo_model_dir()
+        request = Request(place, draft or [], frames, out, settings, data, split, bag, exactness_only)
         result = run(request, Console(stderr=True))
         print_table(result.rows(), Console())
         draw_chart(result.rows(), result.machine, out / "bench.png")

@@ -52,6 +52,7 @@ class Request:
     data: Path | None = None  # folder of the driving world's splits; this or a bag
     split: Split = Split.OFF_SHELF
     bag: Path | None = None
+    exactness_only: bool = False  # no reference pipeline and one flow step: many frames in little time
 
 
 @dataclass
@@ -101,6 +102,7 @@ class Bench:
             "step_ms": {str(count): ms for count, ms in self.steps.medians().items()},
             **describe(self.request.model, self.request.planner),
             "split": self.request.split.value if self.request.data else None,
+            "exactness_only": self.request.exactness_only,
             "bag": str(self.request.bag) if self.request.bag else None,
         }
 
@@ -140,9 +142,9 @@ def _check(request: Request) -> None:
 
 
 def _sections(request: Request, planner: Planner, stack: ExitStack, console: Console) -> Iterator[Section]:
-    plain = replace(request.planner, memory_ticks=0)
-    memory = replace(request.planner, memory_ticks=MEMORY)
-    reference = ReferencePipeline(planner.target, plain)
+    settings = replace(request.planner, flow_steps=1) if request.exactness_only else request.planner
+    plain, memory = replace(settings, memory_ticks=0), replace(settings, memory_ticks=MEMORY)
+    reference = [] if request.exactness_only else [ReferencePipeline(planner.target, plain)]
     loop = PlannerStrategy("plain loop", planner, plain)
     alone = _drafted(request, planner, plain)
     remembering: list[Strategy] = [PlannerStrategy("memory", planner, memory)]
@@ -151,14 +153,16 @@ def _sections(request: Request, planner: Planner, stack: ExitStack, console: Con
         samples = open_frames(request.data, request.split, BagOptions(), limit=request.frames)
         stretches = ([samples.observation(number)] for number in range(len(samples)))
         guess = _ngram(request.data, planner, plain, console)
-        yield _section(INDEPENDENT, stretches, [loop, reference, *guess, *alone])
+        yield _section(INDEPENDENT, stretches, [loop, *reference, *guess, *alone])
         drawn = drive_stretches(request.split, request.frames, request.out / "drives")
-        yield _section(CONSECUTIVE, drawn, [loop, reference, *remembering])
+        yield _section(CONSECUTIVE, drawn, [loop, *reference, *remembering])
     if request.bag is not None:
         bag = stack.enter_context(open_bag(request.bag))
         inputs = resolve(str(bag.path), bag.topics, None, None)
         inputs = known_cameras(inputs, planner.info, bag.path, False)
-        yield _section(CONSECUTIVE, bag_stretches(bag, inputs, request.frames), [loop, reference, *alone, *remembering])
+        yield _section(
+            CONSECUTIVE, bag_stretches(bag, inputs, request.frames), [loop, *reference, *alone, *remembering]
+        )
 
 
 def _section(frames: str, stretches: Iterable[Stretch], strategies: Sequence[Strategy]) -> Section:

@@ -133,6 +133,15 @@ def test_ctrl_c_leaves_what_was_measured(world: Path, tmp_path: Path, monkeypatc
     assert all(row["ticks"] == 2 for row in written["rows"])
 
 
+def test_exactness_alone_needs_no_reference(world: Path, drafts: list[Path], tmp_path: Path) -> None:
+    result, written = measure(tmp_path / "out", drafts, data=world, exactness_only=True)
+    assert {row["name"] for row in written["rows"]} == NAMES - {"Hugging Face generate"}
+    assert all(row["token_exact"] and row["inexact_frames"] == 0 for row in written["rows"])
+    assert all(row["tick_speedup_vs_reference"] is None for row in written["rows"])
+    print_table(result.rows(), Console(quiet=True))
+    draw_chart(result.rows(), result.machine, tmp_path / "bench.png")
+
+
 def test_a_recording_serves_as_well(tmp_path: Path) -> None:
     _, written = measure(tmp_path / "out", [], bag=BAG)
     assert [row["name"] for row in written["rows"]] == ["Hugging Face generate", "plain loop", "memory"]
