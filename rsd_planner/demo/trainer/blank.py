@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from rsd_planner.demo.world.cameras import HEIGHT, WIDTH
+from rsd_planner.demo.world.cameras import FRONT, HEIGHT, WIDTH
 from rsd_planner.demo.world.tokenizer import PROCESSOR_DIR
 from rsd_planner.target.action_space import DT_S
 from rsd_planner.target.config import AlpamayoConfig, read_config, read_json
@@ -146,6 +146,7 @@ def _checkpoint_config(base: int) -> dict[str, Any]:
         "traj_token_ids": {name: special[f"<|traj_{name}|>"] for name in names},
         "tokens_per_history_traj": 48,
         "tokens_per_future_traj": 128,
+        "trained_cameras": [FRONT],
         "min_pixels": HEIGHT * WIDTH,
         "max_pixels": HEIGHT * WIDTH,
         "action_space_cfg": ACTION_SPACE,

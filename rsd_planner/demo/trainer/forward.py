@@ -80,7 +80,7 @@ def encode_images(network: AlpamayoNetwork, images: Tensor) -> list[Tensor]:
     patches = patchify(images.flatten(0, 1), config.patch_size, config.spatial_merge_size)
     with _equal_images(network.vision):
         out = network.vision(patches, grid_thw=grid.expand(batch * frames, -1))
-    return [level.reshape(batch, -1, level.shape[-1]) for level in (out.pooler_output, *out.deepstack_features)]
+    return [level.float().reshape(batch, -1, level.shape[-1]) for level in (out.pooler_output, *out.deepstack_features)]
 
 
 @contextmanager

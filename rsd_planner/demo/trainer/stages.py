@@ -21,15 +21,18 @@ from torch.nn import functional
 
 from rsd_planner.demo.trainer.batches import Tokens, epoch_order, make_batch
 from rsd_planner.demo.trainer.forward import encode_images, flow_loss, read_text, reasoning_loss
+from rsd_planner.demo.trainer.weather import varied
 from rsd_planner.demo.world.dataset import CAUSES, Dataset
 from rsd_planner.demo.world.facts import DISTANCES_M
 from rsd_planner.demo.world.pictures import Pictures, exposed
+from rsd_planner.demo.world.samples import FRAMES
 from rsd_planner.errors import PlannerError
 from rsd_planner.target.alpamayo import AlpamayoTarget
 
 SAVE_EVERY_S = 120.0
 IGNORED = -100  # an answer that is not asked for
 FLOW_DRAWS = 2
+SIGHT_WEIGHT = 0.2  # of each question, while the network learns to drive
 CLIP = 1.0
 SIDES, BODIES = ("", "left", "right"), ("", "car", "van", "truck", "pedestrian", "cyclist")
 
@@ -59,7 +62,7 @@ class Recipe:
 
 
 SEE = Recipe(steps=6000, batch=64, rate=1.5e-3)
-DRIVE = Recipe(steps=2000, batch=64, rate=1.5e-3)
+DRIVE = Recipe(steps=1400, batch=80, rate=1.5e-3)
 
 
 class SightHeads(nn.Module):
@@ -98,33 +101,39 @@ def train_see(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) 
 
     def loss_of(chosen: Any, step: int) -> dict[str, Tensor]:
         images = exposed(pictures(chosen)[:, -1:], _rng(recipe, step))
-        answers = {name: answer.to(device) for name, answer in sight_answers(data, chosen).items()}
-        found = heads(encode_images(target.network, images))
-        return {
-            name: functional.cross_entropy(found[name], answers[name], ignore_index=IGNORED) for name in heads.answers
-        }
+        return _sight_losses(heads, encode_images(target.network, images), data, chosen)
 
     _run("see", trained, loss_of, len(data), out, recipe)
 
 
 def train_drive(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
-    """Teach text model and action expert to reason and to drive; the vision tower stays as `see` left it."""
+    """Teach the whole network to reason and to drive, in all weathers; the newest frames are still asked about."""
+    torch.manual_seed(recipe.seed)
     device = _device(target)
     tokens, pictures = Tokens(target, data), Pictures(data, device)
+    heads = SightHeads(target.network.text.config.hidden_size).to(device)
     noise = torch.Generator()
 
     def loss_of(chosen: Any, step: int) -> dict[str, Tensor]:
         noise.manual_seed(recipe.seed * 1_000_003 + step)
         batch = make_batch(data, tokens, chosen, device)
-        with torch.no_grad():
-            vision = encode_images(target.network, exposed(pictures(chosen), _rng(recipe, step)))
+        vision = encode_images(target.network, varied(pictures(chosen), _rng(recipe, step)))
         text = read_text(target.network, tokens.layout, batch.token_ids, vision)
+        newest = [level[:, -level.shape[1] // FRAMES :] for level in vision]
+        sight = sum(_sight_losses(heads, newest, data, chosen).values(), torch.zeros((), device=device))
         return {
             "reasoning": reasoning_loss(text, batch.reasoning, batch.weights),
             "flow": flow_loss(target.network, text, batch.lengths, batch.actions, FLOW_DRAWS, noise),
+            "sight": SIGHT_WEIGHT * sight,
         }
 
-    _run("drive", target.network, loss_of, len(data), out, recipe)
+    _run("drive", nn.ModuleDict({"network": target.network, "heads": heads}), loss_of, len(data), out, recipe)
+
+
+def _sight_losses(heads: SightHeads, levels: list[Tensor], data: Dataset, chosen: Any) -> dict[str, Tensor]:
+    found = heads(levels)
+    answers = {name: answer.to(levels[0].device) for name, answer in sight_answers(data, chosen).items()}
+    return {name: functional.cross_entropy(found[name], answers[name], ignore_index=IGNORED) for name in found}
 
 
 def _device(target: AlpamayoTarget) -> torch.device:
@@ -155,7 +164,8 @@ def _run(
                 for group in optimizer.param_groups:
                     group["lr"] = recipe.rate_at(step)
                 started = time.monotonic()
-                losses = loss_of(chosen, step)
+                with torch.autocast("cpu", torch.bfloat16, enabled=torch.cpu._is_avx512_bf16_supported()):
+                    losses = loss_of(chosen, step)
                 optimizer.zero_grad(set_to_none=True)
                 torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
                 norm = nn.utils.clip_grad_norm_(trained.parameters(), CLIP)
