@@ -27,10 +27,9 @@ from rsd_planner.target.action_expert import ACTION_DIMS
 from rsd_planner.target.action_space import roll_out, solve_v0
 from rsd_planner.target.alpamayo import AlpamayoTarget, Prompt
 from rsd_planner.target.checkpoint import ModelDirectory, accessible
-from rsd_planner.target.config import FRAMES_PER_CAMERA, TRAINED_CAMERAS, Variant
+from rsd_planner.target.config import FRAMES_PER_CAMERA, Variant
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-_WARM_UP_IMAGE = (320, 576)  # height, width: within the published pixel limits
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ class Planner:
             parameters=sum(p.numel() for p in target.network.parameters()),
             device=settings.device,
             dtype=settings.dtype,
-            camera_ids=TRAINED_CAMERAS,
+            camera_ids=target.config.cameras,
             frames_per_camera=FRAMES_PER_CAMERA,
             takes_route=target.config.variant is Variant.V1_5,
             notice=directory.notice,
@@ -258,7 +257,7 @@ class Planner:
         Args:
             camera_ids: The cameras that will be used; all the model was trained for by default.
         """
-        black = np.zeros((*_WARM_UP_IMAGE, 3), np.uint8)
+        black = np.zeros((*self._target.typical_image, 3), np.uint8)
         cameras = {
             camera: tuple(Frame.from_image(-STEP_NS * k, black) for k in reversed(range(FRAMES_PER_CAMERA)))
             for camera in camera_ids or self.info.camera_ids

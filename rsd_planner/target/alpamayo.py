@@ -16,8 +16,8 @@ from rsd_planner.decoding.protocols import Prefill, Step
 from rsd_planner.errors import ImageError, ModelOutputError
 from rsd_planner.scene.observation import Frame, Observation
 from rsd_planner.target.checkpoint import ModelDirectory, load_weights
-from rsd_planner.target.config import FRAMES_PER_CAMERA, TRAINED_CAMERAS, AlpamayoConfig, read_config
-from rsd_planner.target.images import ImagePatcher, Patches
+from rsd_planner.target.config import FRAMES_PER_CAMERA, AlpamayoConfig, read_config
+from rsd_planner.target.images import ImagePatcher, Patches, typical_size
 from rsd_planner.target.kv_cache import KVCache, for_layers
 from rsd_planner.target.network import AlpamayoNetwork, build_network, read_vlm_config
 from rsd_planner.target.prompt import fuse_history, prompt_text
@@ -125,8 +125,14 @@ class AlpamayoTarget:
         """Tokens of a prompt without route that shows all trained cameras in the largest images."""
         vision = self.network.vision.config
         per_image = self.config.max_pixels // (vision.patch_size * vision.spatial_merge_size) ** 2
-        counts = {camera: [per_image] * FRAMES_PER_CAMERA for camera in TRAINED_CAMERAS}
+        counts = {camera: [per_image] * FRAMES_PER_CAMERA for camera in self.config.cameras}
         return len(self.vocabulary.encode(prompt_text(self.config.variant, counts, self.config.history_length, None)))
+
+    @property
+    def typical_image(self) -> tuple[int, int]:
+        """Height and width of an image that is not resized: within the pixel limits, as near to 9:5 as they allow."""
+        vision = self.network.vision.config
+        return typical_size(self.config, vision.patch_size * vision.spatial_merge_size)
 
     def has_features(self, frame: Frame) -> bool:
         return frame in self._features

@@ -16,7 +16,7 @@ from rsd_planner.scene.observation import HISTORY_STEPS
 from rsd_planner.target.action_space import DT_S, ActionScaling
 from rsd_planner.target.trajectory_tokens import HistoryTokenizer
 
-TRAINED_CAMERAS = (0, 1, 2, 6)
+TRAINED_CAMERAS = (0, 1, 2, 6)  # of the published checkpoints, which do not say so themselves
 FRAMES_PER_CAMERA = 4
 _REFUSED = {"alpamayo2_super": "Alpamayo 2"}
 _LARGEST_BIN_M = (4.0, 4.0, 10.0)
@@ -57,6 +57,7 @@ class AlpamayoConfig:
     trajectory_token_ids: Mapping[str, int]  # history, history_start, ... as the checkpoint numbers them
     history: HistoryTokenizer
     history_length: int  # tokens
+    cameras: tuple[int, ...]  # ids the model was trained for
     min_pixels: int
     max_pixels: int
     expert: Mapping[str, Any]  # overrides of the text config
@@ -178,6 +179,7 @@ def read_config(checkpoint_dir: Path) -> AlpamayoConfig:
         trajectory_token_ids=fields.get("traj_token_ids", dict),
         history=_history_tokenizer(fields, trajectory_start, trajectory_size),
         history_length=_HISTORY_TOKENS,
+        cameras=_cameras(fields),
         min_pixels=min_pixels,
         max_pixels=fields.count("max_pixels", least=min_pixels),
         expert=fields.get("expert_cfg", dict),
@@ -185,6 +187,14 @@ def read_config(checkpoint_dir: Path) -> AlpamayoConfig:
         scaling=_scaling(action_space),
         flow_steps=flow.count("num_inference_steps", 10),
     )
+
+
+def _cameras(fields: Fields) -> tuple[int, ...]:
+    """`trained_cameras`, a field of our own; without it the published ones."""
+    found = fields.get("trained_cameras", list, list(TRAINED_CAMERAS))
+    if not found or not all(type(camera) is int and camera >= 0 for camera in found) or len(set(found)) != len(found):
+        raise fields.unfit("trained_cameras", found, "different camera ids, at least one")
+    return tuple(sorted(found))
 
 
 def _history_tokenizer(fields: Fields, trajectory_start: int, trajectory_size: int) -> HistoryTokenizer:

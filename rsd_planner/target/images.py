@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from rsd_planner.errors import ImageError, ObservationError
 from rsd_planner.scene.observation import RgbImage
 from rsd_planner.target.config import AlpamayoConfig, Fields, read_json
+
+_ASPECT = 9 / 5  # width to height of a driving camera's picture
 
 _PATCHES = {  # name here -> name in the VLM's vision_config
     "patch_size": "patch_size",
@@ -33,6 +36,23 @@ class Patches:
         """The grid as numbers."""
         time, height, width = (int(n) for n in self.grid[0])
         return time, height, width
+
+
+def typical_size(config: AlpamayoConfig, cell: int) -> tuple[int, int]:
+    """Height and width in whole cells whose number lies within the pixel limits, as near to 9:5 as they allow.
+
+    Args:
+        cell: Pixels along one side of what becomes one token.
+    """
+    most = max(1, config.max_pixels // cell**2)
+    least = min(most, -(-config.min_pixels // cell**2))
+    shapes = [
+        (high, min(max(round(high * _ASPECT), -(-least // high)), most // high))
+        for high in range(1, most + 1)
+        if -(-least // high) <= most // high
+    ]
+    high, wide = min(shapes, key=lambda shape: abs(math.log(shape[1] / shape[0] / _ASPECT)))
+    return high * cell, wide * cell
 
 
 class ImagePatcher:

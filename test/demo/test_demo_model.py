@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+from small_world import untrained_model
 
 from rsd_planner.demo import model
 from rsd_planner.demo.model import MODEL_DIR, demo_model_dir
+from rsd_planner.demo.world.cameras import FRONT, HEIGHT, WIDTH
 from rsd_planner.errors import CheckpointError
-from rsd_planner.planner import Planner
+from rsd_planner.planner import Planner, PlannerSettings
+from rsd_planner.target.alpamayo import AlpamayoTarget
+from rsd_planner.target.config import TRAINED_CAMERAS
 
 ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = MODEL_DIR / "checkpoint" / "model.safetensors"
@@ -37,6 +42,23 @@ def test_without_any_it_says_where_it_looked(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(model, "MODEL_DIR", elsewhere.parent / "model")
     with pytest.raises(CheckpointError, match="the demo model is not installed: looked at"):
         demo_model_dir()
+
+
+def test_it_knows_the_front_camera_alone_and_takes_its_pictures_as_they_are(tmp_path: Path) -> None:
+    target = AlpamayoTarget.load(untrained_model(tmp_path), device="cpu", dtype=torch.float32)
+    assert target.config.cameras == (FRONT,)
+    assert target.typical_image == (HEIGHT, WIDTH)
+    assert target.longest_prompt < 300
+    planner = Planner.load(tmp_path, PlannerSettings(max_reasoning_tokens=4))
+    assert planner.info.camera_ids == (FRONT,)
+    planner.warm_up()
+    planner.close()
+
+
+def test_published_checkpoints_know_the_published_cameras() -> None:
+    target = AlpamayoTarget.load(ROOT / "test" / "golden" / "alpamayo_r1", device="cpu", dtype=torch.float32)
+    assert target.config.cameras == TRAINED_CAMERAS
+    assert target.typical_image == (320, 576)
 
 
 @bundled

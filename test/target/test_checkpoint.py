@@ -176,6 +176,8 @@ def test_unknown_model_type(model: Path, value: object, said: str) -> None:
         ("max_pixels", 100, "max_pixels is 100, expected at least 163840"),
         ("model_type", [], "model_type is [], expected one of"),
         ("expert_non_causal_attention", False, "expert_non_causal_attention is False"),
+        ("trained_cameras", [], "trained_cameras is [], expected different camera ids, at least one"),
+        ("trained_cameras", [1, "6"], "trained_cameras is [1, '6'], expected different camera ids"),
     ],
 )
 def test_config_field(model: Path, field: str, value: object, said: str) -> None:
