@@ -16,10 +16,10 @@ from rsd_planner.decoding.loop import decode
 from rsd_planner.decoding.protocols import Draft
 from rsd_planner.decoding.reasoning import Closing, Reasoning
 from rsd_planner.decoding.verify_length import LONGEST, VerifyLength, measure_costs
-from rsd_planner.draft.load import load_draft
 from rsd_planner.draft.memory import ReasoningMemory
 from rsd_planner.draft.target_parts import TargetParts
-from rsd_planner.errors import CheckpointError, ModelOutputError, ObservationError, ParameterError
+from rsd_planner.engine.backends import Backend, BackendName, load_backend
+from rsd_planner.errors import CheckpointError, EngineError, ModelOutputError, ObservationError, ParameterError
 from rsd_planner.model_info import ModelInfo
 from rsd_planner.plan import WAYPOINTS, FinishReason, Plan, StageTimes, TokenOrigin
 from rsd_planner.scene.observation import HISTORY_STEPS, STEP_NS, EgoHistory, Frame, Observation, Pose
@@ -29,7 +29,7 @@ from rsd_planner.target.alpamayo import AlpamayoTarget, Prompt
 from rsd_planner.target.checkpoint import ModelDirectory, accessible
 from rsd_planner.target.config import FRAMES_PER_CAMERA, Variant
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_DTYPES = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,10 @@ class PlannerSettings:
     """How a Planner decodes and samples. Defaults reproduce greedy decoding and the published ten flow steps."""
 
     device: str = "cpu"  # as torch names it: cpu, cuda, cuda:0
-    dtype: str = "float32"  # float32 | bfloat16
+    dtype: str = "float32"  # float32 | bfloat16; exported graphs and engines have a precision of their own
+    backend: str = "pytorch"  # pytorch | onnxruntime | tensorrt
+    engine: str = ""  # directory of exported graphs or built engines; "" = onnx/ or engines/ in the model directory
+    allow_fallback: bool = False  # whether PyTorch runs the model where the backend cannot
     temperature: float = 0.0  # 0 = greedy
     top_p: float = 1.0
     max_reasoning_tokens: int = 256
@@ -68,6 +71,8 @@ class PlannerSettings:
             raise ParameterError(f"verify_length is {self.verify_length}, expected 1 to {LONGEST}")
         if self.reasoning_deadline_s is not None and not self.reasoning_deadline_s > 0:
             raise ParameterError(f"reasoning_deadline_s is {self.reasoning_deadline_s}, expected more than 0")
+        if self.backend not in (known := [name.value for name in BackendName]):
+            raise ParameterError(f"backend is {self.backend!r}, expected one of {', '.join(known)}")
         _check_device(self.device)
 
 
@@ -80,6 +85,18 @@ def _check_device(name: str) -> None:
         raise ParameterError(f"device is {name!r}, expected cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ParameterError(f"device is {name!r}, but this machine shows {torch.cuda.device_count()} CUDA devices")
+
+
+def _load_backend(model_dir: Path, settings: PlannerSettings) -> tuple[Backend, str]:
+    """The backend asked for; or PyTorch, where that is allowed, and why the other was refused."""
+    name, engine = BackendName(settings.backend), Path(settings.engine) if settings.engine else None
+    try:
+        return load_backend(name, model_dir, engine, device=settings.device, dtype=settings.dtype), ""
+    except EngineError as error:
+        if not settings.allow_fallback:
+            raise
+        plain = load_backend(BackendName.PYTORCH, model_dir, None, device=settings.device, dtype=settings.dtype)
+        return plain, str(error)
 
 
 @dataclass
@@ -125,12 +142,12 @@ class Planner:
 
     @classmethod
     def _load(cls, model_dir: Path, settings: PlannerSettings) -> Planner:
-        target = AlpamayoTarget.load(model_dir, device=settings.device, dtype=_DTYPES[settings.dtype])
-        directory = ModelDirectory.find(model_dir)
+        backend, backend_refused = _load_backend(model_dir, settings)
+        target, directory = backend.target, ModelDirectory.find(model_dir)
         draft, described, refused = None, "", ""
         if directory.draft is not None:
             try:
-                draft, config = load_draft(directory.draft, target_parts(target))
+                draft, config = backend.load_draft(directory.draft, target_parts(target))
             except CheckpointError as error:
                 if not settings.allow_plain_decoding:
                     raise
@@ -143,13 +160,15 @@ class Planner:
             path=model_dir,
             parameters=sum(p.numel() for p in target.network.parameters()),
             device=settings.device,
-            dtype=settings.dtype,
+            dtype=backend.dtype,
             camera_ids=target.config.cameras,
             frames_per_camera=FRAMES_PER_CAMERA,
             takes_route=target.config.variant is Variant.V1_5,
             notice=directory.notice,
             draft=described,
             draft_refused=refused,
+            backend=backend.name,
+            backend_refused=backend_refused,
         )
         return cls(target, info, settings, draft)
 

@@ -89,6 +89,7 @@ MEANINGS = {
         "verify passes per plan": "of the model over guessed tokens, last 100 plans",
         "mean accepted length": "tokens committed per such pass",
         "routine share": "share of the reasoning that was guessed and accepted",
+        "backend not used": "why PyTorch runs the model instead of the backend asked for",
         "draft not used": "why the model directory's draft was left aside",
         "notice": "what the model directory says about its model",
     },

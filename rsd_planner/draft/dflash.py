@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -69,8 +70,40 @@ class DFlashNetwork(nn.Module):
         return normed
 
 
-class DFlashDraft(FeatureDraft):
+class DFlashBlocks(FeatureDraft):
     """Proposes a whole block in one pass."""
+
+    def __init__(self, shape: Shape, rotary: Rotary, target: TargetParts, *, block_size: int, mask_token: int) -> None:
+        super().__init__(shape, rotary, target, longest=block_size - 1)
+        self.block = torch.full((block_size,), mask_token, device=target.device)  # led by the last committed token
+
+    @abstractmethod
+    def take_in(self, features: Tensor) -> None:
+        """Write the context rows of (T, taps * hidden) features into the cache."""
+
+    @abstractmethod
+    def logits(self, count: int) -> Tensor:
+        """(count, vocab) float32 of the first tokens behind the last committed one."""
+
+    def read(self, features: Tensor, following: Tensor) -> None:
+        """See `FeatureDraft.read`."""
+        self.take_in(features)
+        self.block[0] = following[-1]
+
+    def guess(self, limit: int, choice: Choice) -> Proposal:
+        """See `FeatureDraft.guess`."""
+        self.cache.reserve(len(self.block))
+        logits = self.logits(limit)
+        if choice.greedy:
+            return Proposal(self.source, tuple(choice.best(logits)[1].tolist()))
+        q = choice.distribution(logits)
+        if not torch.isfinite(q).all():
+            return Proposal(self.source)
+        return Proposal(self.source, tuple(choice.draw(row) for row in q), q)
+
+
+class DFlashDraft(DFlashBlocks):
+    """The block pass in PyTorch."""
 
     def __init__(
         self,
@@ -82,34 +115,21 @@ class DFlashDraft(FeatureDraft):
         block_size: int,
         mask_token: int,
     ) -> None:
-        super().__init__(shape, rotary, target, longest=block_size - 1)
+        super().__init__(shape, rotary, target, block_size=block_size, mask_token=mask_token)
         self.network = network
-        self._block = torch.full((block_size,), mask_token, device=target.device)
 
-    def read(self, features: Tensor, following: Tensor) -> None:
-        """See `FeatureDraft.read`."""
+    def take_in(self, features: Tensor) -> None:
+        """See `DFlashBlocks.take_in`."""
         rotation = self.rotary.rows(self.cache.length, len(features))
         self.network.read(features[None], rotation, self.cache)
-        self._block[0] = following[-1]
-
-    def guess(self, limit: int, choice: Choice) -> Proposal:
-        """See `FeatureDraft.guess`."""
-        logits = self.logits(limit)
-        if choice.greedy:
-            return Proposal(self.source, tuple(choice.best(logits)[1].tolist()))
-        q = choice.distribution(logits)
-        if not torch.isfinite(q).all():
-            return Proposal(self.source)
-        return Proposal(self.source, tuple(choice.draw(row) for row in q), q)
 
     def logits(self, count: int) -> Tensor:
-        """(count, vocab) float32 of the first tokens behind the last committed one."""
+        """See `DFlashBlocks.logits`."""
         return self.target.lm_head(self.hidden()[1 : count + 1]).float()
 
     def hidden(self) -> Tensor:
         """(block, hidden) after the final norm: the last committed token, then what the mask tokens have become."""
-        count = len(self._block)
-        self.cache.reserve(count)
-        rotation = self.rotary.rows(self.cache.length, count)
-        hidden: Tensor = self.network(self.target.embedding(self._block)[None], rotation, self.cache)
+        self.cache.reserve(len(self.block))
+        rotation = self.rotary.rows(self.cache.length, len(self.block))
+        hidden: Tensor = self.network(self.target.embedding(self.block)[None], rotation, self.cache)
         return hidden[0]

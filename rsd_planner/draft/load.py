@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,12 +17,38 @@ from rsd_planner.draft.rotary import Rope, Rotary
 from rsd_planner.draft.target_parts import TargetParts
 from rsd_planner.errors import DraftError
 from rsd_planner.target.checkpoint import open_weights
+from rsd_planner.target.layout import store_by_columns
 
 Network = TypeVar("Network", bound=nn.Module)
 
 
+@dataclass(frozen=True)
+class DraftFiles:
+    """A draft that fits its target, as it was read."""
+
+    config: DraftConfig
+    tensors: Mapping[str, Tensor]
+    token_ids: Tensor | None  # see `Eagle3Chain`
+    rotary: Rotary
+
+
 def load_draft(directory: Path, target: TargetParts) -> tuple[Eagle3Draft | DFlashDraft, DraftConfig]:
-    """Load `config.json` and `model.safetensors` of a draft.
+    """Load a draft in PyTorch; raises as `read_draft`."""
+    files = read_draft(directory, target)
+    config, path = files.config, directory / "model.safetensors"
+    if config.kind is DraftKind.DFLASH:
+        block = _fill(DFlashNetwork(config.shape), files.tensors, path, target)
+        sizes = {"block_size": config.block_size, "mask_token": config.mask_token}
+        return DFlashDraft(block, config.shape, files.rotary, target, **sizes), config
+    own_head = "lm_head.weight" in files.tensors or config.draft_vocabulary != config.vocab_size
+    chain = _fill(
+        Eagle3Network(config.shape, config.draft_vocabulary if own_head else None), files.tensors, path, target
+    )
+    return Eagle3Draft(chain, config.shape, files.rotary, target, token_ids=files.token_ids), config
+
+
+def read_draft(directory: Path, target: TargetParts) -> DraftFiles:
+    """Read `config.json` and `model.safetensors` of a draft.
 
     The target must tap the layers that the returned config names.
 
@@ -39,13 +66,7 @@ def load_draft(directory: Path, target: TargetParts) -> tuple[Eagle3Draft | DFla
     if differences:
         raise DraftError(f"{directory}: this draft does not fit its target: {'; '.join(differences)}")
     rotary = Rotary(config.rope, config.shape.head_dim, config.rope_theta, target.rope_sections, target.device)
-    if config.kind is DraftKind.DFLASH:
-        block = _fill(DFlashNetwork(config.shape), tensors, path, target)
-        sizes = {"block_size": config.block_size, "mask_token": config.mask_token}
-        return DFlashDraft(block, config.shape, rotary, target, **sizes), config
-    own_head = "lm_head.weight" in tensors or config.draft_vocabulary != config.vocab_size
-    chain = Eagle3Network(config.shape, config.draft_vocabulary if own_head else None)
-    return Eagle3Draft(_fill(chain, tensors, path, target), config.shape, rotary, target, token_ids=token_ids), config
+    return DraftFiles(config, tensors, token_ids, rotary)
 
 
 def _misfits(config: DraftConfig, target: TargetParts) -> list[str]:
@@ -116,4 +137,6 @@ def _fill(network: Network, tensors: Mapping[str, Tensor], path: Path, target: T
         if (found := list(tensors[name].shape)) != (wanted := list(parameter.shape)):
             raise DraftError(f"{path}: tensor {name} has shape {found}, expected {wanted}")
     network.load_state_dict({name: tensors[name] for name in expected})
-    return network.to(target.device, target.dtype).eval().requires_grad_(False)
+    network.to(target.device, target.dtype).eval().requires_grad_(False)
+    store_by_columns(network)
+    return network

@@ -108,7 +108,6 @@ def _header(
         precision=precision,
         taps=target.taps,
         capacity=-(-rows // _GRAIN) * _GRAIN,
-        scaling=vars(target.scaling),
         tools={"rsd_planner": rsd_planner.__version__, **{name: version(name) for name in _TOOLS}},
         peak_memory_bytes=peak_memory(),
     )

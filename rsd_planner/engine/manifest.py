@@ -63,7 +63,6 @@ class ExportManifest:
     precision: str  # fp32 | fp16 | bf16 | int8-weight
     taps: tuple[int, ...]
     capacity: int  # rows of the KV cache that the largest prompt and a reasoning need
-    scaling: Mapping[str, float]  # the action scaling, as the checkpoint's buffers say
     tools: Mapping[str, str]  # package -> version
     peak_memory_bytes: int  # of the exporting process
     graphs: Mapping[str, Graph] = field(default_factory=dict)

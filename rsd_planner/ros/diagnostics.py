@@ -156,7 +156,7 @@ def _model(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]:
     model, statistics = session.model, session.statistics
     values: dict[str, object] = {
         "directory": model.path,
-        "backend": "PyTorch",
+        "backend": model.backend,
         "device": model.device,
         "dtype": model.dtype,
         "parameters": model.parameters,
@@ -173,12 +173,16 @@ def _model(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]:
         values["verify passes per plan"] = f"{passes / len(statistics.passes):.2f}"
         values["mean accepted length"] = f"{sum(statistics.verified_tokens) / passes:.2f}" if passes else "no pass"
         values["routine share"] = f"{sum(statistics.routine_share) / len(statistics.routine_share):.3f}"
+    if model.backend_refused:
+        values["backend not used"] = model.backend_refused
     if model.draft_refused:
         values["draft not used"] = model.draft_refused
     if model.notice:
         values["notice"] = model.notice
     if session.worker.lost:
         return ERROR, f"{session.worker.lost}; started again, {session.worker.progress}", values
+    if model.backend_refused:
+        return WARN, f"{model.name}: runs on PyTorch, the backend asked for cannot", values
     if model.draft_refused:
         return WARN, f"{model.name}: decoding without a draft, the model directory's does not fit", values
     if model.notice:

@@ -52,7 +52,24 @@ class Specification:
 SPECIFICATIONS: Mapping[str, Specification] = {
     "model": Specification("", "Model directory: a folder with checkpoint/ (or target/) and processor/."),
     "device": Specification("cpu", "Where the model runs, as PyTorch names it: cpu, cuda, cuda:0."),
-    "dtype": Specification("float32", "Precision of the model's weights.", choices=("float32", "bfloat16")),
+    "dtype": Specification(
+        "float32",
+        "Precision of the model's weights with backend pytorch; graphs and engines have one of their own.",
+        choices=("float32", "bfloat16"),
+    ),
+    "backend": Specification(
+        "pytorch",
+        "What computes the model: PyTorch, ONNX Runtime (CPU, graphs of `rsd_planner export`) or TensorRT (engines of "
+        "`rsd_planner build-engine`).",
+        choices=("pytorch", "onnxruntime", "tensorrt"),
+    ),
+    "engine": Specification(
+        "", "Directory of the graphs or engines; empty = onnx/ or engines/ in the model directory."
+    ),
+    "allow_fallback": Specification(
+        False,
+        "Whether PyTorch runs the model, with a warning, where graphs or engines cannot be used; refused otherwise.",
+    ),
     "temperature": Specification(0.0, "Sampling temperature of the reasoning; 0 = greedy.", (0.0, 2.0)),
     "top_p": Specification(1.0, "Nucleus kept when sampling (temperature > 0).", (0.01, 1.0)),
     "max_reasoning_tokens": Specification(256, "Longest reasoning; it is closed there and still acted on.", (1, 4096)),
@@ -119,6 +136,9 @@ class NodeParameters:
     model: Path
     device: str
     dtype: str
+    backend: str
+    engine: str
+    allow_fallback: bool
     temperature: float
     top_p: float
     max_reasoning_tokens: int
@@ -153,6 +173,9 @@ class NodeParameters:
 _SETTINGS = (  # those the planner has under the same name
     "device",
     "dtype",
+    "backend",
+    "engine",
+    "allow_fallback",
     "temperature",
     "top_p",
     "max_reasoning_tokens",
@@ -238,6 +261,9 @@ class ParameterServer:
 _AS_DECLARED = (
     "device",
     "dtype",
+    "backend",
+    "engine",
+    "allow_fallback",
     "temperature",
     "top_p",
     "max_reasoning_tokens",

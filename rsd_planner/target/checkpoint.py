@@ -111,6 +111,23 @@ def load_weights(
     return network.to(device).eval().requires_grad_(False)
 
 
+def load_part(
+    network: AlpamayoNetwork, checkpoint: Path, prefixes: tuple[str, ...], *, dtype: torch.dtype, device: torch.device
+) -> None:
+    """Fill only the tensors whose names begin so; the rest of the network stays without memory.
+
+    Raises:
+        CheckpointError: As `load_weights`.
+    """
+    expected = network.state_dict()
+    loaded: dict[str, Tensor] = {}
+    for path, names in _shards(checkpoint, set(expected)).items():
+        if wanted := [name for name in names if name.startswith(prefixes)]:
+            loaded.update(_read(path, wanted, expected, dtype, device))
+    network.load_state_dict(loaded, strict=False, assign=True)
+    network.eval().requires_grad_(False)
+
+
 def _and_more(names: list[str]) -> str:
     return f" and {len(names) - 1} more" if len(names) > 1 else ""
 

@@ -58,6 +58,12 @@ class KVCache:
         """Forget everything; the buffers stay."""
         self.length = 0
 
+    @torch.inference_mode()
+    def wipe(self) -> None:
+        """Zero all rows: what is not finite would get past a mask, for a pass that reads whole buffers."""
+        for buffer in (*self.keys, *self.values):
+            buffer.zero_()
+
     def reserve(self, count: int) -> None:
         """Make room for `count` more rows. Buffers grow in steps, so that a running planner stops growing soon."""
         needed = self.length + count
