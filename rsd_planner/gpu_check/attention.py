@@ -61,12 +61,16 @@ def split(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor
     folded = queries.reshape(1, heads, -1, dim).expand(_STRETCHES, -1, -1, -1)
     cut_keys, cut_values = (x.view(heads, _STRETCHES, stretch, dim).transpose(0, 1) for x in (keys, values))
     cut_bias = bias.view(-1, _STRETCHES, stretch).transpose(0, 1)[:, None].expand(-1, heads, -1, -1)
-    mixed, log_weight, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(
-        folded, cut_keys, cut_values, cut_bias, True
-    )
+    mixed, log_weight = _with_log_weight(folded, cut_keys, cut_values, cut_bias)
     weight = log_weight[..., : folded.shape[2]].softmax(dim=0)[..., None]
     together: Tensor = (mixed.float() * weight).sum(0)
     return together.to(queries.dtype).reshape(queries.shape)
+
+
+def _with_log_weight(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention, (B, heads, T, head dim), and the logarithm of the sum of each query's weights, (B, heads, >= T)."""
+    mixed, log_weight, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(queries, keys, values, bias, True)
+    return mixed, log_weight
 
 
 CPU_KINDS: Mapping[str, Attend] = {"grouped": grouped, "repeated": repeated}

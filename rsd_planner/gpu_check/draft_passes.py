@@ -10,7 +10,7 @@ from rsd_planner.draft.layers import Shape
 from rsd_planner.draft.rotary import Rotary
 from rsd_planner.gpu_check.attention import causal_bias, visible_bias
 from rsd_planner.gpu_check.shapes import DFLASH_BLOCK, DRAFT_ROWS, EAGLE3_CHAIN, CheckShape
-from rsd_planner.gpu_check.static_layers import LayerWeights, Rows, StaticCache, norm, write_keys_values
+from rsd_planner.gpu_check.static_layers import LayerWeights, Rows, StaticCache, norm, rotation, write_keys_values
 from rsd_planner.gpu_check.target_passes import Kernels, TargetPasses
 from rsd_planner.gpu_check.weights import Drafts
 
@@ -28,7 +28,7 @@ class _DraftPasses:
         self.cache = StaticCache(
             draft.layers, draft.kv_heads, target.cache.capacity, draft.head_dim, target.dtype, device
         )
-        self._tables = tuple(table.to(target.dtype) for table in rotary.rows(0, target.cache.capacity))
+        self._tables = rotation(*rotary.rows(0, target.cache.capacity), target.dtype)
         self._group = draft.heads // draft.kv_heads
         self.read = torch.zeros(1, dtype=torch.int64, device=device)  # rows of context before this pass
         self.accepted = torch.ones(1, dtype=torch.int64, device=device)  # rows of features that count

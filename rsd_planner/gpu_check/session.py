@@ -42,6 +42,7 @@ class Session:
         self._attend: dict[int, Attend] = {}  # tokens -> the fastest kind
         self._captured: dict[tuple[str, str], Program] = {}  # name, mode
         self._compiled: tuple[Any, Any] | None = None  # decoder layer, vision block
+        self._eager_said: Tensor | None = None  # logits of the planner's own single steps
 
     @property
     def target(self) -> TargetModels:
@@ -143,10 +144,11 @@ class Session:
     def compare_eager(self) -> None:
         """The planner's own passes against its single steps."""
         target = self.target.target
-        self._compare("eager", lambda tokens: target.verify(tokens).logits, self.eager_target.rewind)
+        read, rewind = (lambda tokens: target.verify(tokens).logits), self.eager_target.rewind
+        self._eager_said = self._compare("eager", read, rewind)
 
     def compare_static(self) -> None:
-        """Passes over static buffers, as fast as there are, against single steps of theirs."""
+        """Passes over static buffers, the fastest ones, against single steps of theirs; these against eager ones."""
         passes = self.target.passes
 
         def read(tokens: Sequence[int]) -> Tensor:
@@ -156,7 +158,10 @@ class Session:
             passes.length.add_(count)
             return passes.logits[:count]
 
-        self._compare(self._described(), read, self.rewind)
+        single = self._compare(self._described(), read, self.rewind)
+        if self._eager_said is not None:
+            found = agreement(self._eager_said, single, self.shape.bins)
+            self.report.exactness.append({"mode": f"{self._described()}, eager", "tokens_per_pass": 1, **found})
 
     def run_ticks(self, trace: Trace) -> None:
         """Whole ticks as fast as the passes are by now."""
@@ -164,7 +169,8 @@ class Session:
         entry = TickRunner(self.target.passes, drafts, self.fastest).measure(trace)
         self.report.ticks.append({**entry, "passes": self._described()})
 
-    def _compare(self, mode: str, read: Read, rewind: Callable[[], None]) -> None:
+    def _compare(self, mode: str, read: Read, rewind: Callable[[], None]) -> Tensor:
+        """Passes of several tokens against single steps, whose logits are returned."""
         dice = torch.Generator().manual_seed(0)
         tokens = torch.randint(self.shape.image_pad - 10, (TOKENS,), generator=dice).tolist()
         single = logits_by(1, tokens, read, rewind)
@@ -173,6 +179,7 @@ class Session:
             found = agreement(single, together, self.shape.bins)
             self.report.exactness.append({"mode": mode, "tokens_per_pass": count, **found})
         rewind()
+        return single
 
     def _time_attention(self, kind: Attend, queries: Tensor, bias: Tensor) -> tuple[Tensor, float]:
         cache = self.target.passes.cache

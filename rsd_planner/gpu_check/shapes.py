@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from transformers import Qwen3VLConfig
 
 from rsd_planner.draft.layers import Shape
-from rsd_planner.target.action_space import ActionScaling
-from rsd_planner.target.config import AlpamayoConfig, InProjectionConfig, Variant
-from rsd_planner.target.trajectory_tokens import HistoryTokenizer
+from rsd_planner.target.config import AlpamayoConfig, read_config
 
 IMAGES = 16  # four cameras, four frames each
 NEW_IMAGES = 4  # of them since the last tick
@@ -22,7 +22,14 @@ DFLASH_BLOCK, EAGLE3_CHAIN = 16, 7
 DRAFT_ROWS = 16  # rows of features a draft's pass reads, of which the accepted ones count
 LONGEST_REASONING = 110  # tokens
 _ROWS_BEHIND = LONGEST_REASONING + DFLASH_BLOCK + 64  # rows of cache behind a prompt: one more block, the waypoints
-_SCALING = ActionScaling(0.02902694707164455, 0.6810426736454882, 0.0002692167976330542, 0.026148280660833106)
+_ACTION_SPACE = {
+    "accel_mean": 0.02902694707164455,
+    "accel_std": 0.6810426736454882,
+    "curvature_mean": 0.0002692167976330542,
+    "curvature_std": 0.026148280660833106,
+    "dt": 0.1,
+    "n_waypoints": 64,
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class CheckShape:
     text: Mapping[str, Any]
     vision: Mapping[str, Any]
     expert: Mapping[str, Any]
-    in_projection: InProjectionConfig
+    in_projection: Mapping[str, Any]
     vocab_size: int
     bins: range
     closing: tuple[int, int]  # cot_end, traj_future_start
@@ -74,23 +81,32 @@ class CheckShape:
         )
 
     def checkpoint_config(self) -> AlpamayoConfig:
-        return AlpamayoConfig(
-            path=Path(f"{self.name} (random weights)"),
-            variant=Variant.R1,
-            processor_name="",
-            vocab_size=self.vocab_size,
-            trajectory_start=self.bins.start,
-            trajectory_size=len(self.bins),
-            trajectory_token_ids={},
-            history=HistoryTokenizer(self.bins.start, len(self.bins) // 4, (-4.0, -4.0, -10.0), (4.0, 4.0, 10.0)),
-            history_length=48,
-            min_pixels=self.pixels[0],
-            max_pixels=self.pixels[1],
-            expert=self.expert,
-            in_projection=self.in_projection,
-            scaling=_SCALING,
-            flow_steps=FLOW_STEPS[0],
-        )
+        """As if read from a checkpoint."""
+        with TemporaryDirectory() as directory:
+            path = Path(directory) / "config.json"
+            path.write_text(json.dumps(self._checkpoint_fields()))
+            return read_config(path.parent)
+
+    def _checkpoint_fields(self) -> dict[str, Any]:
+        history_bins = len(self.bins) // 4
+        return {
+            "model_type": "alpamayo_r1",
+            "vlm_name_or_path": "",
+            "vocab_size": self.vocab_size,
+            "traj_token_start_idx": self.bins.start,
+            "traj_vocab_size": len(self.bins),
+            "traj_tokenizer_cfg": {"num_bins": len(self.bins) - history_bins},
+            "hist_traj_tokenizer_cfg": {"num_bins": history_bins},
+            "traj_token_ids": {},
+            "tokens_per_history_traj": 48,
+            "min_pixels": self.pixels[0],
+            "max_pixels": self.pixels[1],
+            "action_space_cfg": _ACTION_SPACE,
+            "action_in_proj_cfg": dict(self.in_projection),
+            "diffusion_cfg": {"num_inference_steps": FLOW_STEPS[0], "int_method": "euler"},
+            "expert_cfg": dict(self.expert),
+            "expert_non_causal_attention": True,
+        }
 
 
 def _text(
@@ -119,7 +135,7 @@ ALPAMAYO = CheckShape(
         "deepstack_visual_indexes": [8, 16, 24],
     },
     expert={"hidden_size": 2048, "intermediate_size": 8256, "num_attention_heads": 16},
-    in_projection=InProjectionConfig(num_layers=2, width=512, max_frequency=100.0, fourier_features=20),
+    in_projection={"num_enc_layers": 2, "hidden_size": 512, "max_freq": 100.0, "num_fourier_feats": 20},
     vocab_size=155697,
     bins=range(151669, 155669),
     closing=(155678, 155681),
@@ -149,7 +165,7 @@ TINY = CheckShape(
         "deepstack_visual_indexes": [0, 1, 2],
     },
     expert={"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4},
-    in_projection=InProjectionConfig(num_layers=2, width=32, max_frequency=100.0, fourier_features=20),
+    in_projection={"num_enc_layers": 2, "hidden_size": 32, "max_freq": 100.0, "num_fourier_feats": 20},
     vocab_size=500,
     bins=range(300, 400),
     closing=(401, 404),

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rsd_planner.draft.rotary import rotate
 from rsd_planner.gpu_check.attention import Attend
 
 EPS = 1e-6
@@ -57,8 +56,8 @@ class LayerWeights(NamedTuple):
 class Rows(NamedTuple):
     """Where the tokens of a pass stand: the same for all layers."""
 
-    cos: Tensor  # (T, head dim)
-    sin: Tensor
+    cos: Tensor  # (T, 1, head dim)
+    sin: Tensor  # its first half negated, see `rotation`
     write: Tensor  # (T,) int64 rows of the cache
     bias: Tensor | None  # as `Attend` takes it; None for the first tokens of all, which see each other causally
 
@@ -105,12 +104,17 @@ def write_keys_values(
     normed: Tensor, rows: Rows, keys: Tensor, values: Tensor, weights: LayerWeights
 ) -> tuple[Tensor, Tensor]:
     """Write the tokens' keys and values; return them, (KV heads, T, head dim) each."""
-    key = _heads(functional.linear(normed, weights.key), keys.shape[2], weights.key_norm)
-    key = rotate(key, (rows.cos, rows.sin))
-    value = _heads(functional.linear(normed, weights.value), keys.shape[2], None)
+    key = _rotated(functional.linear(normed, weights.key), weights.key_norm, rows)
+    value = functional.linear(normed, weights.value).view(-1, keys.shape[0], keys.shape[2]).transpose(0, 1)
     keys.index_copy_(1, rows.write, key)
     values.index_copy_(1, rows.write, value)
     return key, value
+
+
+def rotation(cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Tables as `Rows` holds them, of (T, head dim) cos and sin: signs change here once and not in every layer."""
+    low, high = sin.chunk(2, dim=-1)
+    return cos[:, None].to(dtype).contiguous(), torch.cat([-low, high], dim=-1)[:, None].to(dtype)
 
 
 def norm(x: Tensor, weight: Tensor) -> Tensor:
@@ -121,8 +125,7 @@ def _attention(
     normed: Tensor, rows: Rows, keys: Tensor, values: Tensor, weights: LayerWeights, attend: Attend
 ) -> Tensor:
     """(T, heads * head dim) before the output projection."""
-    query = _heads(functional.linear(normed, weights.query), keys.shape[2], weights.query_norm)
-    query = rotate(query, (rows.cos, rows.sin))
+    query = _rotated(functional.linear(normed, weights.query), weights.query_norm, rows)
     key, value = write_keys_values(normed, rows, keys, values, weights)
     if rows.bias is None:
         mixed = functional.scaled_dot_product_attention(
@@ -133,9 +136,10 @@ def _attention(
     return mixed.transpose(0, 1).flatten(1)
 
 
-def _heads(x: Tensor, head_dim: int, weight: Tensor | None) -> Tensor:
-    """(T, heads * head dim) -> (heads, T, head dim), normed per head where there is a weight."""
-    heads = x.view(x.shape[0], -1, head_dim)
+def _rotated(x: Tensor, weight: Tensor | None, rows: Rows) -> Tensor:
+    """(T, heads * head dim) -> (heads, T, head dim), normed per head where there is a weight, then turned."""
+    heads = x.view(x.shape[0], -1, rows.cos.shape[2])
     if weight is not None:
         heads = norm(heads, weight)
-    return heads.transpose(0, 1)
+    turned = torch.addcmul(heads * rows.cos, heads.roll(heads.shape[2] // 2, -1), rows.sin)
+    return turned.transpose(0, 1)

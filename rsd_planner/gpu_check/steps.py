@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
 from importlib.util import find_spec
 
 import torch
@@ -90,7 +90,4 @@ def _tensorrt(report: Report) -> None:
     if not found:
         raise LeftOutError("neither tensorrt nor tensorrt_rtx can be imported")
     for name in found:
-        try:
-            report.machine[name] = version(name)
-        except PackageNotFoundError:
-            report.machine[name] = "version unknown"
+        report.machine[name] = str(getattr(import_module(name), "__version__", "of unknown version"))

@@ -12,7 +12,15 @@ from torch.nn import functional
 from rsd_planner.gpu_check.attention import Attend, causal_bias, visible_bias
 from rsd_planner.gpu_check.scene import Scene
 from rsd_planner.gpu_check.shapes import IMAGES, STEPS, CheckShape
-from rsd_planner.gpu_check.static_layers import LayerPass, LayerWeights, Rows, StaticCache, decoder_layer, norm
+from rsd_planner.gpu_check.static_layers import (
+    LayerPass,
+    LayerWeights,
+    Rows,
+    StaticCache,
+    decoder_layer,
+    norm,
+    rotation,
+)
 from rsd_planner.gpu_check.vision_pass import BlockPass, VisionPass, vision_block
 from rsd_planner.target.network import AlpamayoNetwork
 
@@ -145,7 +153,7 @@ class TargetPasses:
         """cos and sin, (capacity, head dim), of every row of the cache."""
         like = torch.empty(0, dtype=self.dtype, device=self.device)
         cos, sin = rotary(like, self.positions[:, None])
-        return cos[0].contiguous(), sin[0].contiguous()
+        return rotation(cos[0], sin[0], self.dtype)
 
     def _empty(self, *size: int) -> Tensor:
         return torch.zeros(size, dtype=self.dtype, device=self.device)

@@ -95,8 +95,11 @@ class Program:
                 self._act()
         torch.cuda.current_stream(self._device).wait_stream(side)
         torch.cuda.synchronize(self._device)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            output = self._act()
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
+        try:
+            with torch.cuda.graph(graph):
+                output = self._act()
+        finally:
+            torch.cuda.set_stream(stream)  # a capture that fails leaves its own stream current
         self._graph, self._output = graph, output
         return self

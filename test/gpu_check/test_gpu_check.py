@@ -68,7 +68,7 @@ def test_the_tiny_shape_takes_every_step_on_the_cpu(tmp_path: Path) -> None:
     assert list(rows) == [*TARGET_PASSES, *DRAFT_PASSES]
     assert all(row["floor_ms"] > 0 and row["ms"]["eager"]["median"] > 0 for row in rows.values())
     exact = {(entry["mode"], entry["tokens_per_pass"]): entry for entry in found["exactness"]}
-    assert len(exact) == 10
+    assert len(exact) == 11
     assert all(e["differing_tokens"] == 0 and e["largest_logit_difference"] < 1e-4 for e in exact.values())
     drafted, chained = found["ticks"]
     assert drafted["accepted_length"] == pytest.approx(17 / 3)

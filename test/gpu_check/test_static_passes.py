@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from rsd_planner.gpu_check import attention
 from rsd_planner.gpu_check.attention import causal_bias, grouped, reference, repeated
 from rsd_planner.gpu_check.catalogue import EagerTarget, draft_passes, target_passes
 from rsd_planner.gpu_check.models import DraftModels, TargetModels, make_drafts, make_target
@@ -163,6 +164,20 @@ def test_attention_kinds_agree(kind: Any, tokens: int) -> None:
     seen = slice(0, 40 + tokens)  # the last token sees these rows and no others
     alone = reference(queries[:, -1:], keys[:, seen], values[:, seen], torch.zeros(4, 40 + tokens))
     close(kind(queries, keys, values, bias)[:, -1:], alone)
+
+
+def test_attention_in_stretches_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the arithmetic of the CUDA kernel, which rounds the number of its log weights up."""
+
+    def kernel(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        scores = queries @ keys.transpose(2, 3) / queries.shape[3] ** 0.5 + bias
+        padding = torch.zeros(*scores.shape[:2], 5)
+        return scores.softmax(dim=-1) @ values, torch.cat([scores.logsumexp(dim=-1), padding], dim=-1)
+
+    monkeypatch.setattr(attention, "_with_log_weight", kernel)
+    queries, keys, values = torch.randn(8, 3, 16), torch.randn(2, 128, 16), torch.randn(2, 128, 16)
+    bias = causal_bias(50 + torch.arange(3), 128, 4, torch.float32)
+    close(attention.split(queries, keys, values, bias), reference(queries, keys, values, bias))
 
 
 class OnDevice(TorchDispatchMode):
