@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rsd_planner.demo.world.lengths import Reasoning
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.interruptible import interruptible
 
@@ -53,6 +54,9 @@ def train_target(
     stage: Annotated[
         Stage | None, typer.Option(help="Only this stage: `see` the pictures, `drive`.", show_default="both in order")
     ] = None,
+    reasoning: Annotated[
+        Reasoning, typer.Option(help="What to say before the decision: nothing, or the scene step by step.")
+    ] = Reasoning.SHORT,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
 ) -> None:
     """Train the demo model; after Ctrl-C the same command goes on where it was."""
@@ -61,7 +65,8 @@ def train_target(
 
         from rsd_planner.demo.training import train as run
 
-        run(data, out, list(Stage) if stage is None else [stage], device, Console(stderr=True))
+        stages = list(Stage) if stage is None else [stage]
+        run(data, out, stages, device, Console(stderr=True), reasoning=reasoning)
     print(f"wrote {out / 'checkpoint'}, {out / 'processor'} and {out / 'curves.png'}")
 
 

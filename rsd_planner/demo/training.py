@@ -12,10 +12,12 @@ import torch
 from rich.console import Console
 
 from rsd_planner.demo.commands import Stage
+from rsd_planner.demo.long_texts import with_long_texts
 from rsd_planner.demo.progress import Progress
 from rsd_planner.demo.trainer.blank import new_network, save_weights, write_model_directory
 from rsd_planner.demo.trainer.stages import DRIVE, SEE, Recipe, train_drive, train_see
 from rsd_planner.demo.world.dataset import load_split
+from rsd_planner.demo.world.lengths import Reasoning
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.errors import ParameterError
 from rsd_planner.evaluation import theme
@@ -28,6 +30,7 @@ LOG, CURVES = "log.jsonl", "curves.png"
 _NOT_LOSSES = ("stage", "step", "norm", "seconds")
 _SMOOTHED = 50  # steps
 _LOOK_EVERY_S = 1.0
+_WORKERS = 2
 
 
 RECIPES = {Stage.SEE: SEE, Stage.DRIVE: DRIVE}
@@ -41,6 +44,7 @@ def train(
     device: str,
     console: Console,
     recipes: dict[Stage, Recipe] = RECIPES,
+    reasoning: Reasoning = Reasoning.SHORT,
 ) -> None:
     """Train the stages into the model directory `out`; each goes on from its last saved state.
 
@@ -54,6 +58,8 @@ def train(
     PlannerSettings(device=device)  # knows what a device is
     samples = load_split(data, Split.TRAIN)
     out.mkdir(parents=True, exist_ok=True)
+    if reasoning is not Reasoning.SHORT:
+        samples = with_long_texts(samples, reasoning, out, _WORKERS, console)
     target = new_target(out, recipes[Stage.SEE].seed, device)
     if Stage.SEE not in stages:
         _load_sight(target, out / f"{Stage.SEE.value}.pt")

@@ -16,6 +16,7 @@ from rsd_planner.demo.evaluation.run import Asked, ask_all
 from rsd_planner.demo.evaluation.tasks import Kind, Part, parts
 from rsd_planner.demo.trainer.stages import Recipe
 from rsd_planner.demo.training import train
+from rsd_planner.demo.world.lengths import Reasoning
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.errors import ParameterError
 from rsd_planner.planner import Planner
@@ -55,6 +56,14 @@ def test_training_writes_a_model_directory_with_its_curves(small_world: Path, tm
     planner = Planner.load(tmp_path)
     assert planner.info.parameters > 1e6
     planner.close()
+
+
+def test_long_reasoning_is_trained_by_the_same_command(small_world: Path, tmp_path: Path) -> None:
+    recipes = {**QUICK, Stage.DRIVE: Recipe(steps=4, batch=2, rate=2e-3, warm_up=1)}
+    train(small_world, tmp_path, list(Stage), "cpu", Console(quiet=True), recipes, Reasoning.LONG_500)
+    losses = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert losses[-1]["reasoning"] < losses[3]["reasoning"]
+    assert (tmp_path / "checkpoint" / "model.safetensors").exists()
 
 
 def test_driving_is_not_taught_to_the_blind(small_world: Path, tmp_path: Path) -> None:

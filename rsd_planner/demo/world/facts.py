@@ -149,6 +149,13 @@ def visible_cause(drive: Drive, tick: int) -> Cause:
     return Cause(CauseKind.CLEAR, lanes=drive.layout.road.forward > 1)
 
 
+def all_visible(drive: Drive, tick: int) -> list[Cause]:
+    """Everything in view that could be a cause, nearest first."""
+    view = _View(drive, tick)
+    candidates = [*view.stoppers(), *view.features(), *view.others()]
+    return [cause for _, cause in sorted(candidates, key=lambda entry: entry[0])]
+
+
 Candidates = Iterator[tuple[float, Cause]]
 
 

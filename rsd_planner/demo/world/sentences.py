@@ -62,8 +62,8 @@ def action_of(text: str) -> str:
 
 
 def decision_of(text: str) -> str:
-    """The sentence that decides: the last one of a reasoning that describes the scene before."""
-    return text.rsplit(". ", 1)[-1]
+    """The sentence that decides: the last line of a reasoning that describes the scene before."""
+    return text.rsplit("\n", 1)[-1]
 
 
 def all_causes() -> Iterator[Cause]:
