@@ -70,7 +70,7 @@ class EagerTarget:
 
     def __init__(self, shape: CheckShape, models: TargetModels) -> None:
         self._shape, self._models = shape, models
-        self._grid = torch.tensor([shape.grid], device=models.passes.device)
+        self._grid = torch.tensor([shape.grid])
         self._noise = torch.randn(64, 2)
         self._read: Prefill | None = None
 

@@ -63,9 +63,9 @@ def encode_one(network: AlpamayoNetwork, patches: Tensor, grid: Tensor) -> Visio
     """One image through the vision tower, as the planner's target does it.
 
     Args:
-        grid: (1, 3) on the device.
+        grid: (1, 3) on the CPU.
     """
-    out = network.vision(patches, grid_thw=grid)
+    out = network.vision(patches, grid_thw=grid.to(patches.device))
     rows = tuple(int(n) for n in grid[0])
     return VisionFeatures(out.pooler_output, tuple(out.deepstack_features), rows)  # type: ignore[arg-type]
 
