@@ -1,4 +1,4 @@
-"""`rsd_planner demo render | train-target | evaluate`: the demo model from nothing to its figures."""
+"""`rsd_planner demo render | train-target | train-drafts | evaluate`: the demo model from nothing to its figures."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from rsd_planner.demo.world.lengths import Reasoning
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.interruptible import interruptible
+from rsd_planner.training.command import train_drafts
 
 
 class Stage(str, Enum):
@@ -21,6 +22,7 @@ class Stage(str, Enum):
 
 
 app = typer.Typer(help="The demo model: render its world, train it, measure it.", no_args_is_help=True)
+app.command()(train_drafts)
 
 DRIVES = {Split.TRAIN: 5000, Split.VAL: 128, Split.TEST: 256, Split.OFF_SHELF: 256}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,7 +162,7 @@ class Cache:
             for layer in missing:
                 path = self.hidden_path(number, layer)
                 path.parent.mkdir(exist_ok=True)
-                part = path.with_suffix(".part")
+                part = path.with_suffix(f".{os.getpid()}.part")  # another process may be at the same chunk
                 save_file({"hidden": torch.cat(hidden[layer])}, part)
                 part.replace(path)
         if known is None:
@@ -232,7 +233,7 @@ def _chunk(frames: list[int], said: Sequence[Any], source: FrameSource, refused:
 
 def _write_tokens(path: Path, chunk: ChunkTokens) -> None:
     nothing = [np.zeros(0, np.int32)]
-    part = path.with_suffix(".part")
+    part = path.with_suffix(f".{os.getpid()}.part")
     arrays: dict[str, Any] = {
         "frames": chunk.frames,
         "ids": chunk.ids,

@@ -1,4 +1,4 @@
-"""The command `rsd_planner train-draft`."""
+"""The commands `rsd_planner train-draft` and `rsd_planner demo train-drafts`."""
 
 from __future__ import annotations
 
@@ -110,3 +110,52 @@ def train_draft(
         progress = run(request, Console(stderr=True))
     if not progress.finished:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def train_drafts(
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Model directory of the demo target.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Directory with the rendered splits.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A folder per draft, and summary.json.")],
+    seeds: Annotated[int, typer.Option(help="Seeds per family and rope.")] = 3,
+    jobs: Annotated[int, typer.Option(help="Drafts at once.")] = 2,
+    measured: Annotated[int, typer.Option(help="Frames per split to measure on.")] = 100,
+    cache: Annotated[Path | None, typer.Option(metavar="DIR", help="Shared by all.", show_default="in OUT")] = None,
+    cache_gb: Annotated[float, typer.Option(help="Hidden states kept there, GB; the others are recomputed.")] = 8.0,
+    frames: Annotated[int | None, typer.Option(help="Frames to train on.", show_default="all")] = None,
+    steps: Annotated[int, typer.Option(help="Training steps of each.")] = 2000,
+    batch: Annotated[int, typer.Option(help="Frames per step.")] = 16,
+    rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-3,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+) -> None:
+    """Train EAGLE-3 and DFlash, flat and mirrored, and measure L on val, test and off_shelf with the real loop.
+
+    What is trained or measured already is left as it is. Ctrl-C saves; the same command goes on.
+    """
+    with interruptible():
+        from rich.console import Console
+
+        from rsd_planner.draft.config import DraftKind
+        from rsd_planner.draft.rotary import Rope as DraftRope
+        from rsd_planner.training.demo_drafts import DraftsRequest, print_summary
+        from rsd_planner.training.demo_drafts import train_drafts as run
+        from rsd_planner.training.train_draft import Request
+
+        common = Request(
+            target,
+            DraftKind.DFLASH,
+            DraftRope.FLAT,
+            data,
+            out,
+            cache=cache or out / "cache",
+            cache_gb=cache_gb,
+            frames=frames,
+            steps=steps,
+            batch=batch,
+            rate=rate,
+            device=device,
+        )
+        found = run(DraftsRequest(common, out, seeds, jobs, measured), Console(stderr=True))
+    if found is None:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    print_summary(found, Console())
+    print(f"wrote {out / 'summary.json'}")

@@ -1,0 +1,216 @@
+"""All drafts of the demo model: both families, both ropes, several seeds, trained side by side from one cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from rsd_planner.demo.world.splits import Split
+from rsd_planner.draft.config import DraftKind
+from rsd_planner.draft.rotary import Rope
+from rsd_planner.errors import ParameterError
+from rsd_planner.evaluation.files import write_whole
+from rsd_planner.evaluation.interrupt import Interrupt, on_interrupt
+from rsd_planner.target.alpamayo import AlpamayoTarget
+from rsd_planner.training.cache import Cache, target_fingerprint
+from rsd_planner.training.design import taps_of
+from rsd_planner.training.frames import open_frames
+from rsd_planner.training.progress import counting
+from rsd_planner.training.teacher import Teacher
+from rsd_planner.training.train_draft import DTYPES, Request, train_draft, validation_prompts
+from rsd_planner.training.validation import measure
+
+SPLITS = (Split.VAL, Split.TEST, Split.OFF_SHELF)
+
+
+@dataclass(frozen=True)
+class DraftsRequest:
+    """What all drafts have in common."""
+
+    common: Request  # its family, rope, seed and `out` are filled in for each draft
+    out: Path
+    seeds: int = 3
+    jobs: int = 2  # drafts at once
+    measured: int = 100  # frames per split
+
+    def __post_init__(self) -> None:
+        """Raises ParameterError for a value outside its range."""
+        for name in ("seeds", "jobs", "measured"):
+            if getattr(self, name) < 1:
+                raise ParameterError(f"--{name} is {getattr(self, name)}, expected 1 or more")
+
+    def drafts(self) -> dict[str, Request]:
+        """Name -> what to train, the first seed of everything first."""
+        named = {}
+        for seed, kind, rope in product(range(self.seeds), DraftKind, Rope):
+            name = f"{kind.name.lower()}_{rope.value}_{seed}"
+            named[name] = replace(self.common, kind=kind, rope=rope, seed=seed, out=self.out / name)
+        return named
+
+
+def train_drafts(request: DraftsRequest, console: Console) -> dict[str, Any] | None:
+    """Train what is not trained yet and measure it; the summary goes to summary.json after every draft.
+
+    Returns:
+        The summary, None if Ctrl-C came before all were done.
+
+    Raises:
+        PlannerError: As `train_draft`.
+    """
+    request.out.mkdir(parents=True, exist_ok=True)
+    with (
+        ProcessPoolExecutor(request.jobs, mp_context=get_context("spawn")) as pool,
+        on_interrupt(console, "step of each draft") as interrupt,
+    ):
+        side_by_side = _Pool(pool, interrupt, console)
+        shares = [(request.common, part, request.jobs) for part in range(request.jobs)]
+        if not all(side_by_side.results(_fill, shares, "shares of the cache")) or interrupt.requested:
+            return None
+        return _train_all(request, side_by_side, console)
+
+
+def _train_all(request: DraftsRequest, pool: _Pool, console: Console) -> dict[str, Any] | None:
+    drafts, path = request.drafts(), request.out / "summary.json"
+    done = {name: figures for name in drafts if (figures := _measured(drafts[name], request.measured)) is not None}
+    jobs = [(name, one, request.measured, request.jobs) for name, one in drafts.items() if name not in done]
+    for name, figures in pool.results(_train, jobs, "drafts"):
+        if figures is not None:
+            done[name] = figures
+            lengths = {split.value: figures["splits"][split.value]["accepted_length"] for split in SPLITS}
+            console.print(f"{name}: L {lengths}", highlight=False, soft_wrap=True)
+            write_whole(path, json.dumps(summary(done), indent=1) + "\n")
+    if len(done) < len(drafts):
+        return None
+    write_whole(path, json.dumps(summary(done), indent=1) + "\n")
+    return summary(done)
+
+
+def summary(done: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Every draft's figures, and per family, rope and split mean and spread of L over the seeds."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for figures in done.values():
+        groups.setdefault((figures["draft"], figures["rope"]), []).append(figures)
+    rows = []
+    for ((kind, rope), members), split in product(sorted(groups.items()), SPLITS):
+        found = [figures["splits"][split.value] for figures in members]
+        lengths = [entry["accepted_length"] for entry in found]
+        rows.append(
+            {
+                "draft": kind,
+                "rope": rope,
+                "split": split.value,
+                "seeds": len(lengths),
+                "accepted_length": round(mean(lengths), 4),
+                "spread": round(stdev(lengths), 4) if len(lengths) > 1 else None,  # standard deviation over the seeds
+                "ceiling": found[0]["ceiling"],
+                "routine_share": round(mean(entry["routine_share"] for entry in found), 4),
+            }
+        )
+    return {"rows": rows, "drafts": dict(sorted(done.items()))}
+
+
+def print_summary(found: Mapping[str, Any], console: Console) -> None:
+    """The comparison as a table."""
+    table = Table("draft", "rope", "split", "L", "over seeds", "ceiling", "routine share")
+    for row in found["rows"]:
+        spread = "" if row["spread"] is None else f"± {row['spread']:.3f} ({row['seeds']})"
+        length, ceiling, share = f"{row['accepted_length']:.3f}", f"{row['ceiling']:.3f}", f"{row['routine_share']:.1%}"
+        table.add_row(row["draft"], row["rope"], row["split"], length, spread, ceiling, share)
+    console.print(table)
+
+
+class _Pool:
+    """Processes side by side. Ctrl-C reaches them too: they save, and what has not begun stays undone."""
+
+    def __init__(self, pool: ProcessPoolExecutor, interrupt: Interrupt, console: Console) -> None:
+        self._pool, self._interrupt, self._console = pool, interrupt, console
+
+    def results(self, work: Callable[..., Any], calls: Sequence[tuple[Any, ...]], what: str) -> Iterator[Any]:
+        """Results of the calls as they come."""
+        pending: set[Future[Any]] = {self._pool.submit(work, *call) for call in calls}
+        with counting(self._console, what, len(calls)) as show:
+            while pending:
+                finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+                if self._interrupt.requested:
+                    pending = {future for future in pending if not future.cancel()}
+                for future in finished:
+                    yield future.result()
+                show(len(calls) - len(pending), "")
+
+
+def _fill(request: Request, part: int, parts: int) -> bool:
+    """One process's share of the cache that all drafts read; whether it is done."""
+    _share_cores(parts)
+    with on_interrupt(Console(quiet=True)) as interrupt:
+        target = AlpamayoTarget.load(request.target, device=request.device, dtype=DTYPES[request.dtype])
+        source = open_frames(request.data, Split.TRAIN, request.bags, request.frames)
+        cache = Cache(
+            _cache_folder(request),
+            source,
+            Teacher(target),
+            target_fingerprint(request.target),
+            max_tokens=request.max_tokens,
+            gigabytes=request.cache_gb,
+        )
+        layers = target.network.text.config.num_hidden_layers
+        taps = sorted({tap for kind in DraftKind for tap in taps_of(kind, layers)})
+        cache.fill(range(part, cache.chunks, parts), taps, lambda: interrupt.requested)
+        return not interrupt.requested
+
+
+def _train(name: str, request: Request, measured: int, jobs: int) -> tuple[str, dict[str, Any] | None]:
+    """Train a draft and measure it; None if it was stopped."""
+    _share_cores(jobs)
+    try:
+        if not train_draft(request, Console(quiet=True)).finished:
+            return name, None
+        return name, _measure(request, measured)
+    except KeyboardInterrupt:
+        return name, None
+
+
+def _measure(request: Request, count: int) -> dict[str, Any]:
+    target = AlpamayoTarget.load(request.target, device=request.device, dtype=DTYPES[request.dtype])
+    splits = {}
+    for split in SPLITS:
+        prompts = validation_prompts(target, open_frames(request.data, split, request.bags), count)
+        splits[split.value] = measure(request.out, target, prompts, request.max_tokens).as_json()
+    result = json.loads((request.out / "run" / "result.json").read_text(encoding="utf-8"))
+    figures = {
+        "draft": request.kind.name.lower(),
+        "rope": request.rope.value,
+        "seed": request.seed,
+        "best_step": result["best_step"],
+        "training_seconds": round(result["seconds"], 1),
+        "bytes": (request.out / "model.safetensors").stat().st_size,
+        "measured": count,
+        "splits": splits,
+    }
+    write_whole(request.out / "figures.json", json.dumps(figures, indent=1) + "\n")
+    return figures
+
+
+def _measured(request: Request, count: int) -> dict[str, Any] | None:
+    path = request.out / "figures.json"
+    figures: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return figures if figures and figures["measured"] == count else None
+
+
+def _share_cores(jobs: int) -> None:
+    torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
+
+
+def _cache_folder(request: Request) -> Path:
+    assert request.cache is not None
+    return request.cache

@@ -1,0 +1,48 @@
+"""All drafts of a target from one cache: what is done is not done again, and the summary says what was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from golden_cases import R1
+from rich.console import Console
+
+from rsd_planner.demo.world.dataset import write_split
+from rsd_planner.demo.world.splits import Split
+from rsd_planner.draft.config import DraftKind
+from rsd_planner.draft.rotary import Rope
+from rsd_planner.training.demo_drafts import SPLITS, DraftsRequest, summary, train_drafts
+from rsd_planner.training.train_draft import Request
+
+
+def test_every_draft_is_trained_once_and_measured(world: Path, tmp_path: Path) -> None:
+    for split in (Split.TEST, Split.OFF_SHELF):
+        list(write_split(world, split, drives=1))
+    numbers = {"steps": 1, "batch": 2, "validations": 1, "validation_frames": 1, "max_tokens": 16, "frames": 4}
+    cache = tmp_path / "cache"
+    common = Request(R1, DraftKind.DFLASH, Rope.FLAT, world, tmp_path, cache=cache, **numbers)  # type: ignore[arg-type]
+    request = DraftsRequest(common, tmp_path, seeds=1, jobs=1, measured=1)
+    found = train_drafts(request, Console(quiet=True))
+    assert found is not None
+    assert sorted(found["drafts"]) == ["dflash_flat_0", "dflash_mirrored_0", "eagle3_flat_0", "eagle3_mirrored_0"]
+    for name, figures in found["drafts"].items():
+        assert json.loads((tmp_path / name / "config.json").read_text())["rope"] == figures["rope"]
+        assert set(figures["splits"]) == {split.value for split in SPLITS}
+        assert all(1 <= entry["accepted_length"] <= entry["ceiling"] for entry in figures["splits"].values())
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/model.safetensors")}
+    assert train_drafts(request, Console(quiet=True)) == found == json.loads((tmp_path / "summary.json").read_text())
+    assert written == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/model.safetensors")}
+
+
+def test_mean_and_spread_are_over_the_seeds() -> None:
+    def draft(length: float, rope: str) -> dict[str, object]:
+        entry = {"accepted_length": length, "ceiling": 9.0, "routine_share": 0.5}
+        return {"draft": "dflash", "rope": rope, "splits": {split.value: entry for split in SPLITS}}
+
+    found = summary({"a": draft(6.0, "flat"), "b": draft(7.0, "flat"), "c": draft(5.0, "mirrored")})
+    rows = {(row["rope"], row["split"]): row for row in found["rows"]}
+    assert len(rows) == 6
+    assert rows["flat", "test"]["accepted_length"] == 6.5
+    assert rows["flat", "test"]["spread"] == 0.7071
+    assert rows["mirrored", "test"]["spread"] is None
