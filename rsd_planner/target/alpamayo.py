@@ -19,6 +19,7 @@ from rsd_planner.target.checkpoint import ModelDirectory, load_weights
 from rsd_planner.target.config import FRAMES_PER_CAMERA, AlpamayoConfig, read_config
 from rsd_planner.target.images import ImagePatcher, Patches, typical_size
 from rsd_planner.target.kv_cache import KVCache, for_layers
+from rsd_planner.target.layout import store_by_columns
 from rsd_planner.target.network import AlpamayoNetwork, build_network, read_vlm_config
 from rsd_planner.target.prompt import fuse_history, prompt_text
 from rsd_planner.target.short_pass import ShortPass
@@ -93,6 +94,7 @@ class AlpamayoTarget:
         weight = network.text.embed_tokens.weight
         self.device, self.dtype = weight.device, weight.dtype
         self.cache = self._new_cache()
+        store_by_columns(network.text, network.expert, network.vlm.lm_head)
         self._short = ShortPass(network.text)
         self._short_expert = ShortPass(network.expert)
         self.scaling = network.action_space.scaling()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rsd_planner.target.alpamayo import AlpamayoTarget
 from rsd_planner.target.kv_cache import for_layers
+from rsd_planner.target.layout import store_by_columns
 
 
 def by_transformers(target: AlpamayoTarget, embedded: Tensor, positions: Tensor) -> list[Tensor]:
@@ -59,3 +60,18 @@ def test_the_velocity_is_that_of_transformers_layers(model: Path) -> None:
     expected = network.action_out_proj(network.expert(embedded, positions, target.cache))[0]
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert target.cache.length == length
+
+
+def test_the_layout_of_weights_changes_no_value_and_no_later_loading() -> None:
+    layer = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.SiLU()).requires_grad_(False)
+    before, x = layer[0].weight.clone(), torch.randn(2, 3)
+    expected = layer(x)
+    store_by_columns(layer)
+    assert layer[0].weight.stride() == (1, 5)
+    assert torch.equal(layer[0].weight, before)
+    torch.testing.assert_close(layer(x), expected)
+    layer.load_state_dict({"0.weight": 2 * before, "0.bias": layer[0].bias.clone()})
+    assert torch.equal(layer[0].weight, 2 * before)
+    half = torch.nn.Linear(3, 5, dtype=torch.bfloat16)
+    store_by_columns(half)
+    assert half.weight.is_contiguous()
