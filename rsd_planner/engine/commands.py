@@ -32,3 +32,30 @@ def export(
 
         manifest = run(model, out, precision=precision, draft=draft, console=Console(stderr=True))
     print(f"wrote {len(manifest.graphs)} graphs to {out}, peak memory {manifest.peak_memory_bytes / 1e9:.2f} GB")
+
+
+@app.command()
+def build_engine(
+    onnx: Annotated[Path, typer.Option(metavar="DIR", help="Directory that export wrote.")],
+    out: Annotated[Path, typer.Option(help="Directory for engines and manifest.json; made if it is not there.")],
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="SM,...", help="Compute capabilities, such as sm89,sm120.", show_default="this machine's GPU"
+        ),
+    ] = "",
+    module: Annotated[
+        str, typer.Option(help="tensorrt_rtx or tensorrt.", show_default="the first that is installed")
+    ] = "",
+) -> None:
+    """Compile exported graphs for GPUs with TensorRT-RTX, on any machine, or with TensorRT on the machine itself.
+
+    Engines that are there already and were built of the same graphs are kept.
+    """
+    with interruptible():
+        from rich.console import Console
+
+        from rsd_planner.engine.build import build_engines
+
+        manifest = build_engines(onnx, out, targets=target, module=module, console=Console(stderr=True))
+    print(f"wrote {len(manifest.engines)} engines for {', '.join(manifest.capabilities)} to {out}")

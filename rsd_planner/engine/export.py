@@ -79,7 +79,7 @@ def export(
             _say(console, f"[{number}/{len(specifications)}] {name}: already there")
             continue
         with console.status(f"[{number}/{len(specifications)}] {name}"):
-            graph = _export_graph(name, specification, target, out, precision == "int8-weight", largest_file)
+            graph = export_graph(name, specification, target, out, precision == "int8-weight", largest_file)
         graphs = {**manifest.graphs, name: graph}
         manifest = replace(manifest, graphs=graphs, peak_memory_bytes=peak_memory())
         manifest.write(out)
@@ -131,7 +131,7 @@ def _kept(out: Path, manifest: ExportManifest) -> dict[str, Graph]:
     return whole
 
 
-def _export_graph(
+def export_graph(
     name: str, specification: Specification, target: AlpamayoTarget, out: Path, int8: bool, largest_file: int
 ) -> Graph:
     caches = specification.cache_names

@@ -10,6 +10,7 @@ import pytest
 from golden_cases import R1, V1_5
 from rich.console import Console
 
+from rsd_planner.engine.build import build_engines
 from rsd_planner.engine.export import export
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "draft"))
@@ -38,3 +39,21 @@ def v1_5_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = _model(V1_5, DFLASH, "flat", tmp_path_factory.mktemp("v1_5") / "model")
     export(model, model / "onnx", precision="fp32", draft=None, console=Console(quiet=True))
     return model
+
+
+@pytest.fixture(scope="session")
+def r1_engines(r1_model: Path) -> Path:
+    """Engines of `r1_model`."""
+    return _engines(r1_model)
+
+
+@pytest.fixture(scope="session")
+def v1_5_engines(v1_5_model: Path) -> Path:
+    """Engines of `v1_5_model`."""
+    return _engines(v1_5_model)
+
+
+def _engines(model: Path) -> Path:
+    out = model / "engines"
+    build_engines(model / "onnx", out, targets="sm89,sm120", module="", console=Console(quiet=True))
+    return out

@@ -59,8 +59,8 @@ def test_a_second_run_keeps_what_is_whole(r1_model: Path, tmp_path: Path, monkey
     shutil.copytree(r1_model / "onnx", tmp_path / "onnx")
     (tmp_path / "onnx" / "draft_context.onnx").write_bytes(b"half")
     done = []
-    original = exporter._export_graph
-    monkeypatch.setattr(exporter, "_export_graph", lambda name, *rest: done.append(name) or original(name, *rest))
+    original = exporter.export_graph
+    monkeypatch.setattr(exporter, "export_graph", lambda name, *rest: done.append(name) or original(name, *rest))
     manifest = export(r1_model, tmp_path / "onnx", precision="fp32", draft=None, console=QUIET)
     assert done == ["draft_context"]
     assert manifest.graphs == ExportManifest.read(r1_model / "onnx").graphs
