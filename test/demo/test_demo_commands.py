@@ -102,8 +102,8 @@ def test_answers_of_another_model_are_not_mixed_in(small_world: Path, model: Pat
 
 
 def test_a_part_is_cut_into_tasks_that_cover_it_once() -> None:
-    samples = list(Part(Kind.SAMPLES, Split.TEST, 45).tasks())
-    assert [(task.first, task.count) for task in samples] == [(0, 20), (20, 20), (40, 5)]
+    samples = list(Part(Kind.SAMPLES, Split.TEST, 12).tasks())
+    assert [(task.first, task.count) for task in samples] == [(0, 5), (5, 5), (10, 2)]
     ticks = list(Part(Kind.DRIVE, Split.OFF_SHELF, 200).tasks())
     assert sum(task.count for task in ticks) == 200
     assert len({task.seed for task in ticks}) == 2

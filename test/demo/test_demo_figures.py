@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rsd_planner.demo.evaluation.ask import Answer
-from rsd_planner.demo.evaluation.card import figures_section
+from rsd_planner.demo.evaluation.card import model_card
 from rsd_planner.demo.evaluation.figures import (
     drive_figures,
     pairs_by_history_figures,
@@ -111,7 +111,7 @@ def test_requirements_say_what_is_reached_and_the_card_shows_it() -> None:
     assert not met["cause named, of what the ceiling classifier names", "test"]
     assert not met["distinct sentences", "off_shelf"]
     assert met["sentences as at the tick before, 10 Hz", "off_shelf"]
-    card = figures_section(found)
+    card = model_card(found)
     assert "| cause named, of what the ceiling classifier names | test | at least 90% | 75.0% | **no** |" in card
     assert "rsd_planner demo evaluate model world" in card
     assert "| light red | 50% / 100% (2) | 50% / 100% (2) |" in card

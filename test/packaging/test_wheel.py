@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rsd_planner.demo.model import demo_model_dir
+from rsd_planner.target.checkpoint import ModelDirectory
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -48,7 +51,10 @@ def test_installed_package_finds_its_model_and_bag(prefix: Path, tmp_path: Path)
         "from rsd_planner.demo.model import demo_model_dir\n"
         "from rsd_planner.demo.make_bag import BAG_DIR\n"
         "from rsd_planner.target.checkpoint import ModelDirectory\n"
-        "print(demo_model_dir(), BAG_DIR, ModelDirectory.find(demo_model_dir()).notice, sep='\\n')\n"
+        "from rsd_planner.demo.world.motion_fit import load_motion\n"
+        "from rsd_planner.demo.world.tokenizer import load_tokenizer\n"
+        "print(demo_model_dir(), BAG_DIR, ModelDirectory.find(demo_model_dir()).notice.strip(), sep='\\n')\n"
+        "print(load_tokenizer().get_vocab_size() > 500 and load_motion().accel_mps2 > 0)\n"
     )
     site = prefix / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     environment = {**os.environ, "PYTHONPATH": str(site)}
@@ -57,4 +63,5 @@ def test_installed_package_finds_its_model_and_bag(prefix: Path, tmp_path: Path)
     assert output[0] == str(prefix / "share" / "rsd_planner" / "demo_model")
     assert output[1] == str(site / "rsd_planner" / "demo" / "bag")
     assert (Path(output[1]) / "metadata.yaml").exists()
-    assert "nearly random" in output[2]
+    assert output[2] == ModelDirectory.find(demo_model_dir()).notice.strip()
+    assert output[3] == "True"

@@ -1,12 +1,57 @@
-"""The figures of a model card, as Markdown, with the commands that made them."""
+"""The model card, as Markdown: data, training, figures with the commands that made them, limits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from rsd_planner.demo.evaluation.figures import MOST_FREQUENT, Numbers
+from rsd_planner.demo.world.cameras import HEIGHT, WIDTH
+from rsd_planner.demo.world.motion_fit import load_motion
 
+_HEAD = """# Model card: the demo model of rsd_planner
+
+A small Alpamayo R1 ({parameters:.1f} million parameters) in the published checkpoint layout, trained from nothing in
+the synthetic driving world of `rsd_planner/demo/world/`. It reads four frames of one front camera (id 1, {width} x
+{height} pixels) and 16 poses of ego history, says in one sentence what the ego does and why, and plans 6.4 s of path.
+
+It is for development, demonstration and measurement: a target that really reads its cameras and its history, small
+enough to run on a CPU. It is not for any real road: it has only ever seen drawn ones.
+
+## Data
+
+Scenes are drawn from seeds: curved roads with lanes, a lead vehicle, traffic lights, crossing pedestrians, parked
+vehicles, cyclists, junctions. The ego drives itself; its speeds, accelerations and jerk are fitted to {motion}
+(`rsd_planner/demo/world/motion.json`). Splits have disjoint seeds. Off-shelf is a test split with weather (fog, dusk,
+rain), colours, road widths, curve radii and mixes of events that no other split has.
+
+The sentence is a function of the scene: the action follows from the ego's motion and from what the cause demands, the
+cause from what is visible, every varying word from a fact. The tokenizer is Qwen's, cut down to the byte pairs that the
+world's sentences and published examples of reasoning need.
+
+Training: `rsd_planner demo train-target`; stages and their numbers in `rsd_planner/demo/trainer/stages.py`, on
+{samples} samples of the train split; losses in `log.jsonl` and `curves.png` of the directory it writes.
+"""
+_LIMITS = """## Limits
+
+- One camera (id 1) at one size: other pictures are resized to it, other cameras are refused.
+- One language: the sentences of the world. Asked about anything else it still says one of them.
+- Distances are spoken in steps of 0.5 to 2 m; how often the whole sentence is right to the digit stands above.
+- The reasoning names one cause, though several may be in view.
+- Frozen: drafts depend on these weights. Whoever trains anew gets another model.
+"""
 _NAMES = {"val": "validation", "test": "test", "off_shelf": "off-shelf"}
+
+
+def model_card(numbers: Numbers) -> str:
+    """The whole card."""
+    head = _HEAD.format(
+        parameters=numbers["model"]["parameters"] / 1e6,
+        width=WIDTH,
+        height=HEIGHT,
+        motion=load_motion().source,
+        samples=numbers["ceiling"]["samples"],
+    )
+    return "\n".join([head, figures_section(numbers), "", _LIMITS])
 
 
 def figures_section(numbers: Numbers) -> str:

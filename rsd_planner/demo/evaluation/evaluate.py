@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from rsd_planner.demo.evaluation import figures
-from rsd_planner.demo.evaluation.card import figures_section
+from rsd_planner.demo.evaluation.card import model_card
 from rsd_planner.demo.evaluation.page import write_page
 from rsd_planner.demo.evaluation.run import Asked, ask_all, weights_hash
 from rsd_planner.demo.evaluation.tasks import HARD_SPLITS, SPLITS, Kind, parts
@@ -63,7 +63,7 @@ def evaluate(request: Request, console: Console) -> figures.Numbers:
     }
     numbers["required"] = figures.requirements(numbers)
     write_whole(out / "figures.json", json.dumps(numbers, indent=1) + "\n")
-    write_whole(out / "MODEL_CARD.md", figures_section(numbers) + "\n")
+    write_whole(out / "MODEL_CARD.md", model_card(numbers))
     shown = {split.value.replace("_", "-"): (splits[split], data[split]) for split in HARD_SPLITS}
     write_page(out / "scenes.html", numbers, splits[Split.TEST], data[Split.TEST], shown)
     return numbers

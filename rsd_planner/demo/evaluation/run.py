@@ -7,9 +7,10 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,15 @@ from rsd_planner.demo.evaluation.tasks import Kind, Part, Task
 from rsd_planner.demo.progress import Progress
 from rsd_planner.demo.world.dataset import WORLD_VERSION
 from rsd_planner.demo.world.splits import Split
-from rsd_planner.errors import ParameterError
+from rsd_planner.errors import ParameterError, PlannerError
 from rsd_planner.evaluation.files import write_whole
 from rsd_planner.target.checkpoint import ModelDirectory
 
 Answers = dict[tuple[Kind, Split], list[list[Answer]]]  # per task; a pair is a task of two
+
+
+class EvaluationError(PlannerError):
+    """An evaluation that could not be finished."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ def ask_all(asked: Asked, parts: list[Part], out: Path, console: Console) -> Ans
     Raises:
         ParameterError: `out` holds answers of another model.
         CheckpointError: The model cannot be loaded.
+        EvaluationError: A process was killed.
     """
     folder = out / "answers"
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +62,11 @@ def ask_all(asked: Asked, parts: list[Part], out: Path, console: Console) -> Ans
                 found[part.kind, part.split] = list(
                     _ask(part, folder / f"{part.name}.jsonl", pool, asked.workers, progress)
                 )
+        except BrokenProcessPool:
+            raise EvaluationError("a process of the evaluation was ended from outside; run the same again") from None
         except BaseException:
+            for child in active_children():  # their answers under way are asked for again another time
+                child.terminate()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return found

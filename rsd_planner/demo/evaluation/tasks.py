@@ -16,7 +16,7 @@ SPLITS = (Split.VAL, Split.TEST, Split.OFF_SHELF)
 HARD_SPLITS = (Split.TEST, Split.OFF_SHELF)
 PAIRS = 100  # per kind and split
 TICKS, TICKS_PER_DRIVE = 1200, 150
-_SAMPLES_PER_TASK, _TICKS_PER_TASK = 20, 30
+_SAMPLES_PER_TASK, _TICKS_PER_TASK = 5, 15
 _FIRST_DRIVE = 50_000  # no dataset gets there
 
 
