@@ -24,6 +24,10 @@ def bench(
     split: Annotated[Split, typer.Option(help="Of --data.")] = Split.OFF_SHELF,
     bag: Annotated[Path | None, typer.Option(help="A recording instead, as for evaluate.")] = None,
     frames: Annotated[int, typer.Option(help="Frames of each kind, single and consecutive ones.")] = 100,
+    engine: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Exported graphs of the model and its own draft, to be measured as well."),
+    ] = None,
     exactness_only: Annotated[
         bool, typer.Option("--exactness-only", help="No reference pipeline and one flow step: times mean little.")
     ] = False,
@@ -46,7 +50,7 @@ def bench(
 
         settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
         place = model or demo_model_dir()
-        request = Request(place, draft or [], frames, out, settings, data, split, bag, exactness_only)
+        request = Request(place, draft or [], frames, out, settings, data, split, bag, engine, exactness_only)
         result = run(request, Console(stderr=True))
         print_table(result.rows(), Console())
         draw_chart(result.rows(), result.machine, out / "bench.png")

@@ -27,7 +27,7 @@ class ReferencePipeline:
     """The public way of running the model: transformers' own forward, cache and generation, on the same weights."""
 
     name = "Hugging Face generate"
-    depth, origin = 0, ""
+    depth, origin, backend = 0, "", "transformers"
 
     def __init__(self, target: AlpamayoTarget, settings: PlannerSettings) -> None:
         self._target, self._settings = target, settings

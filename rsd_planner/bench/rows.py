@@ -24,11 +24,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Baselines:
-    """What the others are compared with; None where it was not measured."""
+    """What a row is compared with; None where it was not measured."""
 
-    plain: Measured
+    plain: Measured | None  # the plain loop of the same backend
     reference: Measured | None
-    steps: StepTimes
+    steps: StepTimes  # of the same backend
 
 
 def accepted_length(ticks: Sequence[Tick]) -> float | None:
@@ -66,6 +66,7 @@ def row(measured: Measured, frames: str, base: Baselines) -> dict[str, Any]:
     return {
         "name": measured.strategy.name,
         "frames": frames,
+        "backend": measured.strategy.backend,
         "draft": measured.strategy.origin,
         "accepted_length": length,
         "accepted_length_by_frame": None if depth is None else accepted_length_by_frame(ticks),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,9 +14,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rsd_planner.bench.drafted import drafted, load_engine, ngram, on_engine
 from rsd_planner.bench.drives import drive_stretches
 from rsd_planner.bench.exactness import Agreement, kv_difference, margin
-from rsd_planner.bench.ngram import NgramDraft, training_texts
 from rsd_planner.bench.reference import ReferencePipeline
 from rsd_planner.bench.rows import Baselines, Measured, row
 from rsd_planner.bench.setting import describe
@@ -23,16 +24,14 @@ from rsd_planner.bench.step_times import StepTimes
 from rsd_planner.bench.strategies import PlannerStrategy, Strategy, Tick
 from rsd_planner.bench.stretches import Stretch, bag_stretches
 from rsd_planner.demo.world.splits import Split
-from rsd_planner.draft.load import load_draft
-from rsd_planner.errors import ParameterError, PlannerError
+from rsd_planner.errors import ParameterError
 from rsd_planner.evaluation.bag import open_bag
 from rsd_planner.evaluation.evaluate import known_cameras
 from rsd_planner.evaluation.files import write_whole
 from rsd_planner.evaluation.interrupt import Interrupt, on_interrupt
 from rsd_planner.evaluation.topics import resolve
-from rsd_planner.planner import Planner, PlannerSettings, target_parts
+from rsd_planner.planner import Planner, PlannerSettings
 from rsd_planner.scene.observation import Observation
-from rsd_planner.target.checkpoint import ModelDirectory
 from rsd_planner.training.frames import BagOptions, open_frames
 
 WARM_UP = 2  # runs of each strategy before anything counts
@@ -52,12 +51,13 @@ class Request:
     data: Path | None = None  # folder of the driving world's splits; this or a bag
     split: Split = Split.OFF_SHELF
     bag: Path | None = None
+    engine: Path | None = None  # exported graphs of the model and its own draft, measured beside PyTorch
     exactness_only: bool = False  # no reference pipeline and one flow step: many frames in little time
 
 
 @dataclass
 class Section:
-    """Strategies measured on frames of one kind; the plain loop is the first."""
+    """Strategies measured on frames of one kind; the plain loop in PyTorch is the first."""
 
     frames: str  # INDEPENDENT or CONSECUTIVE
     stretches: Iterable[Stretch]
@@ -72,19 +72,29 @@ class Bench:
     request: Request
     planner: Planner
     sections: list[Section] = field(default_factory=list)
-    steps: StepTimes = field(default_factory=StepTimes)
+    steps: dict[str, StepTimes] = field(default_factory=lambda: defaultdict(StepTimes))  # by backend
     partial: bool = True
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of bench.json."""
-        rows = []
-        for section in self.sections:
-            if section.done:
-                references = [m for m in section.measured if isinstance(m.strategy, ReferencePipeline)]
-                base = Baselines(section.measured[0], references[0] if references else None, self.steps)
-                others = [measured for measured in section.measured if measured not in references]
-                rows += [row(measured, section.frames, base) for measured in (*references, *others)]
-        return rows
+        return [
+            row(measured, section.frames, self._baselines(section, measured.strategy.backend))
+            for section in self.sections
+            if section.done
+            for measured in sorted(section.measured, key=lambda m: not isinstance(m.strategy, ReferencePipeline))
+        ]
+
+    def _baselines(self, section: Section, backend: str) -> Baselines:
+        loops = [m for m in section.measured if m.strategy.depth == 0]
+        references = [m for m in loops if isinstance(m.strategy, ReferencePipeline)]
+        # transformers' row stands beside the plain loop in PyTorch, which runs the same weights
+        plain = next((m for m in loops if m.strategy.backend == backend and m not in references), section.measured[0])
+        return Baselines(plain, references[0] if references else None, self.steps[plain.strategy.backend])
+
+    def time_steps(self, strategy: Strategy) -> None:
+        """Time verify passes behind a frame that a plain loop has just decoded."""
+        if isinstance(strategy, PlannerStrategy) and strategy.depth == 0:
+            self.steps[strategy.backend].measure(strategy.target)
 
     @property
     def machine(self) -> str:
@@ -99,7 +109,10 @@ class Bench:
             "partial": self.partial,
             "frames": {section.frames: section.done for section in self.sections},
             "rows": self.rows(),
-            "step_ms": {str(count): ms for count, ms in self.steps.medians().items()},
+            "step_ms": {
+                backend: {str(count): ms for count, ms in steps.medians().items()}
+                for backend, steps in self.steps.items()
+            },
             **describe(self.request.model, self.request.planner),
             "split": self.request.split.value if self.request.data else None,
             "exactness_only": self.request.exactness_only,
@@ -144,15 +157,19 @@ def _check(request: Request) -> None:
 def _sections(request: Request, planner: Planner, stack: ExitStack, console: Console) -> Iterator[Section]:
     settings = replace(request.planner, flow_steps=1) if request.exactness_only else request.planner
     plain, memory = replace(settings, memory_ticks=0), replace(settings, memory_ticks=MEMORY)
+    loop = PlannerStrategy("plain loop", planner.target, planner.info, plain)
     reference = [] if request.exactness_only else [ReferencePipeline(planner.target, plain)]
-    loop = PlannerStrategy("plain loop", planner, plain)
-    alone = _drafted(request, planner, plain)
-    remembering: list[Strategy] = [PlannerStrategy("memory", planner, memory)]
-    remembering += _drafted(request, planner, memory)
+    alone = drafted(request.model, request.drafts, planner, plain)
+    remembering: list[Strategy] = [PlannerStrategy("memory", planner.target, planner.info, memory)]
+    remembering += drafted(request.model, request.drafts, planner, memory)
+    if request.engine is not None:
+        engine = load_engine(request.model, request.engine, planner.info, stack)
+        alone += on_engine(engine, request.model, plain)
+        remembering += on_engine(engine, request.model, memory)
     if request.data is not None:
         samples = open_frames(request.data, request.split, BagOptions(), limit=request.frames)
         stretches = ([samples.observation(number)] for number in range(len(samples)))
-        guess = _ngram(request.data, planner, plain, console)
+        guess = ngram(request.data, planner, plain, console)
         yield _section(INDEPENDENT, stretches, [loop, *reference, *guess, *alone])
         drawn = drive_stretches(request.split, request.frames, request.out / "drives")
         yield _section(CONSECUTIVE, drawn, [loop, *reference, *remembering])
@@ -160,40 +177,12 @@ def _sections(request: Request, planner: Planner, stack: ExitStack, console: Con
         bag = stack.enter_context(open_bag(request.bag))
         inputs = resolve(str(bag.path), bag.topics, None, None)
         inputs = known_cameras(inputs, planner.info, bag.path, False)
-        yield _section(
-            CONSECUTIVE, bag_stretches(bag, inputs, request.frames), [loop, *reference, *alone, *remembering]
-        )
+        recorded = bag_stretches(bag, inputs, request.frames)
+        yield _section(CONSECUTIVE, recorded, [loop, *reference, *alone, *remembering])
 
 
 def _section(frames: str, stretches: Iterable[Stretch], strategies: Sequence[Strategy]) -> Section:
     return Section(frames, stretches, [Measured(strategy) for strategy in strategies])
-
-
-def _drafted(request: Request, planner: Planner, settings: PlannerSettings) -> list[Strategy]:
-    """A strategy per draft, named by what it is."""
-    own = ModelDirectory.find(request.model).draft
-    found: list[Strategy] = []
-    directories = request.drafts or ([own] if own else [])
-    loaded = [(path, *load_draft(path, target_parts(planner.target))) for path in directories]
-    kinds = [f"{config.kind.value}, {config.rope.value}" for _, _, config in loaded]
-    for (path, draft, config), kind in zip(loaded, kinds, strict=True):
-        name = kind if kinds.count(kind) == 1 else f"{kind} ({path.name})"
-        name = f"memory + {name}" if settings.memory_ticks else name
-        found.append(PlannerStrategy(name, planner, settings, draft=draft, taps=config.taps, origin=str(path)))
-    return found
-
-
-def _ngram(data: Path, planner: Planner, settings: PlannerSettings, console: Console) -> list[Strategy]:
-    words = planner.target.vocabulary
-    try:
-        texts = training_texts(data)
-    except PlannerError as error:
-        console.print(f"no n-gram row: {error}", markup=False, highlight=False, soft_wrap=True)
-        return []
-    closing = [words.cot_end, words.future_start]
-    ids = {text: [*words.encode(text), *closing] for text in set(texts)}
-    draft = NgramDraft(ids[text] for text in texts)
-    return [PlannerStrategy("n-gram", planner, settings, draft=draft, origin=f"{len(texts)} training texts")]
 
 
 def _measure(section: Section, result: Bench, interrupt: Interrupt, progress: Progress) -> bool:
@@ -225,11 +214,12 @@ def _one_frame(section: Section, observation: Observation, result: Bench) -> Non
     plain, *others = section.measured
     ticks = [(plain, plain.strategy.run(observation), Agreement(None, None))]
     expected = plain.strategy.keys_values() if result.request.planner.dtype == "float32" else None
-    result.steps.measure(target)
+    result.time_steps(plain.strategy)
     turn = section.done % max(len(others), 1)
     for measured in (*others[turn:], *others[:turn]):
         tick = measured.strategy.run(observation)
         found = kv_difference(expected, measured.strategy.keys_values()) if expected is not None else None
+        result.time_steps(measured.strategy)
         lead = margin(target, observation, ticks[0][1].token_ids, tick.token_ids)
         ticks.append((measured, tick, Agreement(lead, found)))
     _keep(ticks)

@@ -112,6 +112,6 @@ def _label(row: Row, time: str, speedup: str, single: bool) -> str:
 def _colour(row: Row) -> str:
     if row["name"] == "Hugging Face generate":
         return theme.HISTORY
-    if row["name"] == "plain loop":
+    if row["name"].startswith("plain loop"):
         return theme.STAGE_COLOURS[2]
     return theme.PLAN if row["draft"] and not row["name"].startswith("n-gram") else theme.STAGE_COLOURS[3]

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from rsd_planner.decoding.protocols import Draft
 from rsd_planner.decoding.verify_length import LONGEST
+from rsd_planner.model_info import ModelInfo
 from rsd_planner.plan import Plan, TokenOrigin
 from rsd_planner.planner import Planner, PlannerSettings
 from rsd_planner.scene.observation import Frame, Observation
+from rsd_planner.target.alpamayo import AlpamayoTarget
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class Strategy(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def backend(self) -> str:
+        """What computes it: accelerations are stated against the plain loop of the same backend."""
 
     @property
     def depth(self) -> int | None:
@@ -73,7 +79,8 @@ class PlannerStrategy:
     def __init__(
         self,
         name: str,
-        loaded: Planner,
+        target: AlpamayoTarget,
+        info: ModelInfo,
         settings: PlannerSettings,
         *,
         draft: Draft | None = None,
@@ -82,19 +89,18 @@ class PlannerStrategy:
     ) -> None:
         """
         Args:
-            loaded: The planner whose target is used.
             settings: `memory_ticks` decides on the memory. The length of verify passes is fixed at the longest.
             taps: Target layers the draft reads.
         """
-        self.name, self.origin = name, origin
+        self.name, self.origin, self.backend = name, origin, settings.backend
         self.depth = None if settings.memory_ticks else 0 if draft is None else draft.longest
-        self._target, self._taps = loaded.target, taps
-        self._planner = Planner(loaded.target, loaded.info, replace(settings, verify_length=LONGEST), draft)
+        self.target, self._taps = target, taps
+        self._planner = Planner(target, info, replace(settings, verify_length=LONGEST), draft)
         self._frames = OwnFrames()
 
     def run(self, observation: Observation) -> Tick:
         """See `Strategy`."""
-        self._target.taps = self._taps
+        self.target.taps = self._taps
         own = self._frames(observation)
         started = time.perf_counter()
         plan = self._planner.plan(own)
@@ -102,7 +108,7 @@ class PlannerStrategy:
 
     def keys_values(self) -> Tensor | None:
         """See `Strategy`."""
-        cache = self._target.cache
+        cache = self.target.cache
         rows = [t[0, :, : cache.length] for pair in (cache.keys, cache.values) for t in pair]
         return torch.stack(rows)
 

@@ -23,7 +23,7 @@ def tick(passes: tuple[int, ...], *, prefill: int = 1, routine: int = 0, draft: 
 class Named:
     """A strategy that has run already."""
 
-    origin = ""
+    origin, backend = "", "pytorch"
 
     def __init__(self, name: str, depth: int | None) -> None:
         self.name, self.depth = name, depth
