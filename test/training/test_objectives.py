@@ -82,7 +82,7 @@ def test_dflash_at_every_anchor(target: AlpamayoTarget, samples: Samples, rope: 
     assert isinstance(objective, DFlashObjective)
     assert isinstance(served, DFlashDraft)
     compared = 0
-    for chosen in samples.epoch(3, 0, 0)[:2]:
+    for chosen in samples.epoch(2, 0, 0)[:2]:
         batch = tapped(samples.batch(chosen), taps, 64)
         every = torch.arange(int(batch.reasoning_lengths.max()) - 1).expand(len(chosen), -1)
         trained = objective.hidden(batch, every)
@@ -108,7 +108,7 @@ def test_eagle3_at_every_anchor(
     assert isinstance(objective, Eagle3Objective)
     assert isinstance(served, Eagle3Draft)
     compared = 0
-    for chosen in samples.epoch(3, 0, 0)[:2]:
+    for chosen in samples.epoch(2, 0, 0)[:2]:
         batch = tapped(samples.batch(chosen), taps, 64)
         steps = objective.chains(batch)
         assert len(steps) == DEPTH
@@ -187,7 +187,7 @@ def test_some_steps_learn_the_batch(target: AlpamayoTarget, samples: Samples, ki
         objective(batch, 0)["loss"].backward()
         optimizer.step()
     after = objective(batch, 0)
-    assert float(after["accepted"]) > float(before["accepted"])
-    assert float(after["loss"]) < 0.9 * float(before["loss"])
+    assert after["accepted"].item() > before["accepted"].item()
+    assert after["loss"].item() < 0.9 * before["loss"].item()
     assert torch.equal(target.network.vlm.lm_head.weight, frozen)
     assert all(parameter.grad is None for parameter in target.network.parameters())

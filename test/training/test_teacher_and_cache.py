@@ -42,14 +42,16 @@ def own(reasoning: Reasoning) -> list[int]:
     return [token for token, origin in pairs if origin is not TokenOrigin.FORCED]
 
 
-@pytest.mark.parametrize("max_tokens", [CAP, 6])
-def test_the_batch_says_token_for_token_what_the_plain_loop_says(target: AlpamayoTarget, max_tokens: int) -> None:
-    source = MixedFrames(24)
+@pytest.mark.parametrize(("max_tokens", "count"), [(CAP, 15), (6, 4)])
+def test_the_batch_says_token_for_token_what_the_plain_loop_says(
+    target: AlpamayoTarget, max_tokens: int, count: int
+) -> None:
+    source = MixedFrames(count)
     observations = [source.observation(number) for number in range(len(source))]
     batches, refused = Teacher(target).prompts(observations)
     said = set()
     assert not refused
-    assert sorted(number for prompts in batches for number in prompts.numbers) == list(range(24))
+    assert sorted(number for prompts in batches for number in prompts.numbers) == list(range(count))
     for prompts in batches:
         found, _ = Teacher(target).greedy(prompts, max_tokens, ())
         for number, tokens in zip(prompts.numbers, found, strict=True):
@@ -57,7 +59,7 @@ def test_the_batch_says_token_for_token_what_the_plain_loop_says(target: Alpamay
             said.add(tuple(tokens))
     assert len(said) >= 2
     if max_tokens == CAP:
-        assert len({len(tokens) for tokens in said}) >= 4  # some stop early, and the batch goes on
+        assert len({len(tokens) for tokens in said}) >= 3  # some stop early, and the batch goes on
 
 
 def test_hidden_states_are_those_a_draft_is_fed_with(target: AlpamayoTarget, tmp_path: Path) -> None:

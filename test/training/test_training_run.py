@@ -20,6 +20,7 @@ from rich.console import Console
 from torch import Tensor
 from training_files import golden_target
 
+from rsd_planner.demo.make_bag import BAG_DIR
 from rsd_planner.draft.config import DraftKind
 from rsd_planner.draft.load import load_draft
 from rsd_planner.draft.rotary import Rope
@@ -142,6 +143,11 @@ def test_numbers_out_of_range_are_named(request_of: Any, tmp_path: Path) -> None
         request_of(tmp_path, cache_gb=float("nan"))
     with pytest.raises(ParameterError, match="device is 'tpu'"):
         request_of(tmp_path, device="tpu")
+
+
+def test_a_recording_needs_frames_to_validate_on(request_of: Any, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=r"--val is missing: .*bag is no folder of the demo world"):
+        train_draft(request_of(tmp_path, data=BAG_DIR), QUIET)
 
 
 def test_two_processes_from_the_command_line(world: Path, shared_cache: Path, tmp_path: Path) -> None:
