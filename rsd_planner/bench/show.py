@@ -17,26 +17,26 @@ from rsd_planner.evaluation import theme
 Row = Mapping[str, Any]
 
 _KINDS = {
-    "independent": "Reasoning alone: single frames",
-    "consecutive": "Whole tick: consecutive frames at 10 Hz",
+    "independent": "Reasoning alone, single frames",
+    "consecutive": "Whole tick, consecutive frames at 10 Hz",
 }
 _COLUMNS = {  # heading, key, format
     "independent": (
         ("L", "accepted_length", "{:.2f}"),
-        ("ceiling", "ceiling", "{:.2f}"),
+        ("max L", "ceiling", "{:.2f}"),
         ("passes", "passes_per_frame", "{:.2f}"),
         ("routine", "routine_share", "{:.0%}"),
-        ("reasoning, ms", "reasoning_ms", "{:.1f}"),
+        ("ms", "reasoning_ms", "{:.1f}"),
         ("S", "speedup_vs_plain", "{:.2f}"),
-        ("S vs HF", "speedup_vs_reference", "{:.2f}"),
+        ("S/HF", "speedup_vs_reference", "{:.2f}"),
     ),
     "consecutive": (
-        ("in prefill", "prefill_committed", "{:.2f}"),
+        ("prefill", "prefill_committed", "{:.2f}"),
         ("passes", "passes_per_frame", "{:.2f}"),
         ("routine", "routine_share", "{:.0%}"),
-        ("tick, ms", "tick_ms", "{:.0f}"),
-        ("vs plain", "tick_speedup_vs_plain", "{:.2f}"),
-        ("vs HF", "tick_speedup_vs_reference", "{:.2f}"),
+        ("ms", "tick_ms", "{:.0f}"),
+        ("S", "tick_speedup_vs_plain", "{:.2f}"),
+        ("S/HF", "tick_speedup_vs_reference", "{:.2f}"),
     ),
 }
 
