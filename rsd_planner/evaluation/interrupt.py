@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -17,18 +18,24 @@ class Interrupt:
 
 
 @contextmanager
-def on_interrupt(console: Console, under_way: str = "plan") -> Iterator[Interrupt]:
+def on_interrupt(console: Console, under_way: str = "plan", echo_s: float = 0.0) -> Iterator[Interrupt]:
     """The first Ctrl-C sets `requested`, the second one raises KeyboardInterrupt at once.
 
     Args:
         under_way: What is finished first, for the message.
+        echo_s: A second one within this time is the first again: torchrun passes on what the terminal has sent already.
     """
     interrupt = Interrupt()
     previous = signal.getsignal(signal.SIGINT)
+    first_s = 0.0
 
     def request(_number: int, _frame: FrameType | None) -> None:
-        interrupt.requested = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        nonlocal first_s
+        if interrupt.requested:
+            if time.monotonic() - first_s >= echo_s:
+                raise KeyboardInterrupt
+            return
+        interrupt.requested, first_s = True, time.monotonic()
         console.print(f"stopping after this {under_way}; Ctrl-C again to stop at once")
 
     signal.signal(signal.SIGINT, request)

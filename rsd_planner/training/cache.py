@@ -22,7 +22,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rsd_planner.errors import TrainingError
-from rsd_planner.evaluation.files import write_whole
 from rsd_planner.target.checkpoint import ModelDirectory
 from rsd_planner.training.frames import FrameSource
 from rsd_planner.training.teacher import Teacher
@@ -145,7 +144,9 @@ class Cache:
             return frames
         self.folder.mkdir(parents=True, exist_ok=True)
         frames = len(self.source)
-        write_whole(path, json.dumps({**self._about, "frames": frames}) + "\n")
+        part = path.with_suffix(f".{os.getpid()}.part")  # other processes may be at it
+        part.write_text(json.dumps({**self._about, "frames": frames}) + "\n", encoding="utf-8")
+        part.replace(path)
         return frames
 
     def _fill(self, number: int, layers: Sequence[int]) -> None:

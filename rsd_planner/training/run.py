@@ -30,6 +30,7 @@ from rsd_planner.training.progress import counting
 from rsd_planner.training.validation import Acceptance
 
 SAVE_EVERY_S = 120.0
+ECHO_S = 5.0  # see `on_interrupt`
 LOG_EVERY = 10  # steps
 DRAFT_FILES = ("config.json", "model.safetensors")
 
@@ -100,7 +101,7 @@ def train(trainee: Trainee, schedule: Schedule, out: Path, accelerator: Accelera
     if run.progress.finished:
         console.print(f"{out}: finished before", markup=False, highlight=False, soft_wrap=True)
         return run.progress
-    with on_interrupt(console, "step") as interrupt, counting(console, "step", schedule.steps) as show:
+    with on_interrupt(console, "step", ECHO_S) as interrupt, counting(console, "step", schedule.steps) as show:
         for note in run.steps(interrupt):
             show(run.progress.step, note)
     return run.progress

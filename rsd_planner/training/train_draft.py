@@ -36,7 +36,7 @@ from rsd_planner.training.dflash_objective import DFlashObjective
 from rsd_planner.training.eagle3_objective import Eagle3Objective
 from rsd_planner.training.frames import BagOptions, FrameSource, open_frames
 from rsd_planner.training.progress import counting
-from rsd_planner.training.run import Progress, Schedule, train
+from rsd_planner.training.run import ECHO_S, Progress, Schedule, train
 from rsd_planner.training.samples import Samples
 from rsd_planner.training.teacher import Teacher
 from rsd_planner.training.validation import Acceptance, measure
@@ -186,7 +186,7 @@ def fill(cache: Cache, layers: Sequence[int], accelerator: Accelerator, console:
     part, parts = accelerator.process_index, accelerator.num_processes
     chunks = range(part, cache.chunks, parts)
     with (
-        on_interrupt(console, "chunk of frames") as interrupt,
+        on_interrupt(console, "chunk of frames", ECHO_S) as interrupt,
         counting(console, f"what the target says ({cache.source.name})", len(chunks)) as show,
     ):
         done = 0
