@@ -132,7 +132,7 @@ class Eagle3Chain(FeatureDraft):
     def _best(self, logits: Tensor, choice: Choice) -> Tensor:
         if self._token_ids is None:
             return choice.best(logits)[1]
-        return self._token_ids[logits.argmax()]  # a draft vocabulary holds nothing that is forbidden
+        return self._token_ids.take(logits.argmax())  # a draft vocabulary holds nothing that is forbidden
 
     def _whole(self, logits: Tensor) -> Tensor:
         """Logits over the target's vocabulary; what the draft has no word for is impossible."""

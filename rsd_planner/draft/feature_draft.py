@@ -15,6 +15,7 @@ from rsd_planner.draft.rotary import Rotary
 from rsd_planner.draft.target_parts import TargetParts
 from rsd_planner.plan import TokenSource
 from rsd_planner.target.kv_cache import KVCache
+from rsd_planner.target.uploads import upload
 
 
 class FeatureDraft(ABC):
@@ -58,7 +59,7 @@ class FeatureDraft(ABC):
         if self._features:
             features = torch.cat(self._features)
             self.cache.reserve(len(features))
-            self.read(features, torch.cat(self._following).to(self.target.device))
+            self.read(features, upload(torch.cat(self._following), self.target.device))
             self.cache.commit(len(features))
             self._features.clear()
             self._following.clear()

@@ -50,6 +50,7 @@ class GraphEagle3(Eagle3Chain):
 
     def step(self, features: Tensor, following: Tensor) -> tuple[Tensor, Tensor]:
         """See `Eagle3Chain.step`."""
+        self.cache.reserve(self._runner.padded(len(following)))
         embedded = self.target.embedding(following)[None]
         out = None
         for start in range(0, len(following), CHUNK):
@@ -64,7 +65,7 @@ class GraphEagle3(Eagle3Chain):
                     "cos": cos,
                     "sin": sin,
                     "mask": masks.causal(past, count, self.cache.capacity, self.target.device),
-                    "write_index": torch.tensor([past], device=self.target.device),
+                    "write_index": torch.full((1,), past, device=self.target.device),
                 },
                 self.cache,
             )
@@ -88,11 +89,12 @@ class GraphDFlash(DFlashBlocks):
 
     def take_in(self, features: Tensor) -> None:
         """See `DFlashBlocks.take_in`."""
+        self.cache.reserve(self._runner.padded(len(features)))
         for start in range(0, len(features), CHUNK):
             part = features[start : start + CHUNK]
             past = self.cache.length + start
             cos, sin = self.rotary.rows(past, len(part))
-            index = torch.tensor([past], device=self.target.device)
+            index = torch.full((1,), past, device=self.target.device)
             given = {"features": part[None], "cos": cos, "sin": sin, "write_index": index}
             self._runner.run("draft_context", given, self.cache)
 
@@ -107,7 +109,7 @@ class GraphDFlash(DFlashBlocks):
                 "cos": cos,
                 "sin": sin,
                 "mask": masks.open_to(past + block, block, self.cache.capacity, self.target.device),
-                "write_index": torch.tensor([past], device=self.target.device),
+                "write_index": torch.full((1,), past, device=self.target.device),
             },
             self.cache,
         )

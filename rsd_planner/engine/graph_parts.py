@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import AttentionInterface
 
-ATTENTION = "rsd_planner_graph"
+ATTENTION, PACKED_ATTENTION = "rsd_planner_graph", "rsd_planner_packed"  # as transformers knows them
 
 
 @torch.library.custom_op("rsd_planner::write_rows", mutates_args=())
@@ -31,26 +32,34 @@ def _(buffer: Tensor, rows: Tensor, index: Tensor) -> Tensor:  # noqa: ARG001
     return torch.empty_like(buffer)
 
 
+def write_rows_in_place(buffer: Tensor, rows: Tensor, index: Tensor) -> Tensor:
+    """As `write_rows`, but in the buffer itself."""
+    place = torch.arange(rows.shape[2], device=rows.device) + index
+    return buffer.index_copy_(2, place, rows)
+
+
 class BufferCache:
     """A KV cache inside a graph: whole buffers in, whole buffers out, an index that says where new rows go.
 
     It answers what transformers' attention layers and the drafts ask of a KVCache: `update`.
     """
 
-    def __init__(self, buffers: Sequence[Tensor], index: Tensor) -> None:
+    def __init__(self, buffers: Sequence[Tensor], index: Tensor, *, in_place: bool = False) -> None:
         """
         Args:
             buffers: Keys, then values, one (1, KV heads, capacity, head dim) per layer.
             index: (1,) int64, rows in use.
+            in_place: Not for export, which knows no writing in place.
         """
         self.buffers = list(buffers)
+        self._write = write_rows_in_place if in_place else write_rows
         self._index = index
         self._layers = len(buffers) // 2
 
     def update(self, key: Tensor, value: Tensor, layer: int, **_: Any) -> tuple[Tensor, Tensor]:
         """Write one layer's new rows; the whole buffers, of which a mask says what may be seen."""
         for at, rows in ((layer, key), (self._layers + layer, value)):
-            self.buffers[at] = write_rows(self.buffers[at], rows, self._index)
+            self.buffers[at] = self._write(self.buffers[at], rows, self._index)
         return self.buffers[layer], self.buffers[self._layers + layer]
 
 
@@ -83,17 +92,29 @@ def _attention(
     return attend(query, key, value, attention_mask, scaling).transpose(1, 2), None
 
 
+def _packed_attention(
+    _: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *, scaling: float, **__: Any
+) -> tuple[Tensor, None]:
+    """The same by PyTorch's own kernels."""
+    assert attention_mask is not None
+    rows = query.reshape(1, key.shape[1], -1, query.shape[3])
+    mask = attention_mask.to(query.dtype)
+    mixed = functional.scaled_dot_product_attention(rows, key, value, attn_mask=mask, scale=scaling)
+    return mixed.reshape(query.shape).transpose(1, 2), None
+
+
 AttentionInterface.register(ATTENTION, _attention)
+AttentionInterface.register(PACKED_ATTENTION, _packed_attention)
 
 
 @contextmanager
-def graph_attention(*configs: Any) -> Iterator[None]:
-    """Let the modules that share these transformers configs attend by `attend`."""
+def graph_attention(*configs: Any, name: str = ATTENTION) -> Iterator[None]:
+    """Let the modules that share these transformers configs attend by whole buffers and a mask."""
     before = [config._attn_implementation for config in configs]
     for config in configs:
-        config._attn_implementation = ATTENTION
+        config._attn_implementation = name
     try:
         yield
     finally:
-        for config, name in zip(configs, before, strict=True):
-            config._attn_implementation = name
+        for config, earlier in zip(configs, before, strict=True):
+            config._attn_implementation = earlier

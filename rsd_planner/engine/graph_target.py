@@ -17,6 +17,7 @@ from rsd_planner.target.alpamayo import AlpamayoTarget, Parts, VisionFeatures
 from rsd_planner.target.checkpoint import load_part
 from rsd_planner.target.images import Patches
 from rsd_planner.target.kv_cache import KVCache
+from rsd_planner.target.uploads import upload
 
 _OWN = ("vlm.model.language_model.embed_tokens.", "action_space.")  # tensors that are in no graph
 
@@ -49,7 +50,7 @@ class GraphTarget(AlpamayoTarget):
 
     def _see(self, patches: Patches) -> VisionFeatures:
         index, weight, places = self._table(patches.size)
-        values = patches.values.to(self.device, self.dtype)
+        values = upload(patches.values, self.device).to(self.dtype)
         given = {"patches": values, "table_index": index, "table_weight": weight, "places": places}
         out = self._runner.run("vision", given)
         levels = tuple(out[f"deepstack_{i}"] for i in range(self._levels))
@@ -76,7 +77,7 @@ class GraphTarget(AlpamayoTarget):
         image_index: Tensor | None = None,
     ) -> Step:
         count = embedded.shape[1]
-        self.cache.reserve(count)
+        self.cache.reserve(self._runner.padded(count))
         if self.cache.length == 0:
             self.cache.wipe()
         levels = torch.zeros(self._levels, *embedded.shape[1:], dtype=self.dtype, device=self.device)
@@ -114,7 +115,7 @@ class GraphTarget(AlpamayoTarget):
         out = self._runner.run(
             "action",
             {
-                "actions": actions[None].to(self.device),
+                "actions": upload(actions, self.device)[None],
                 "time": torch.full((1,), time, dtype=torch.float32, device=self.device),
                 "positions": self._positions_after(length, count),
                 "mask": masks.open_to(length + count, count, self.cache.capacity, self.device),
@@ -125,4 +126,4 @@ class GraphTarget(AlpamayoTarget):
         return out["velocity"][0]
 
     def _write_index(self) -> Tensor:
-        return torch.tensor([self.cache.length], device=self.device)
+        return torch.full((1,), self.cache.length, device=self.device)

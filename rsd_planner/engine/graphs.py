@@ -62,10 +62,14 @@ class _OneImage:
 class TextGraph(nn.Module):
     """New tokens through the text model: a chunk of a prompt or a verify pass."""
 
-    def __init__(self, network: AlpamayoNetwork, taps: Sequence[int]) -> None:
+    def __init__(self, network: AlpamayoNetwork, taps: Sequence[int], *, in_place: bool = False) -> None:
+        """
+        Args:
+            in_place: See `BufferCache`.
+        """
         super().__init__()
         self.text, self.lm_head = network.text, network.vlm.lm_head
-        self._taps = tuple(taps)
+        self._taps, self._in_place = tuple(taps), in_place
         config = network.text.config
         self._group = config.num_attention_heads // config.num_key_value_heads
 
@@ -92,7 +96,7 @@ class TextGraph(nn.Module):
         Returns:
             (A, vocab) float32 logits; with taps, (T, taps * hidden) features; the cache.
         """
-        store = BufferCache(cache, write_index)
+        store = BufferCache(cache, write_index, in_place=self._in_place)
         hidden, tapped = embeddings, []
         rotary = self.text.rotary_emb(hidden, positions)
         rows = mask.repeat(1, 1, self._group, 1)
@@ -110,8 +114,13 @@ class TextGraph(nn.Module):
 class ActionGraph(nn.Module):
     """One flow step: the velocity of noisy actions behind a prefix in the text model's cache."""
 
-    def __init__(self, network: AlpamayoNetwork) -> None:
+    def __init__(self, network: AlpamayoNetwork, *, in_place: bool = False) -> None:
+        """
+        Args:
+            in_place: See `BufferCache`.
+        """
         super().__init__()
+        self._in_place = in_place
         self.in_proj, self.out_proj = network.action_in_proj, network.action_out_proj
         self.expert = network.expert
         config = network.expert.rotary_emb.config
@@ -137,7 +146,7 @@ class ActionGraph(nn.Module):
         Returns:
             (1, 64, 2) float32 velocity; the cache.
         """
-        store = BufferCache(cache, write_index)
+        store = BufferCache(cache, write_index, in_place=self._in_place)
         embedded = self.in_proj(actions, time).to(cache[0].dtype)
         rows = mask.repeat(1, 1, self._group, 1)
         velocity = self.out_proj(self.expert(embedded, positions, store, rows))

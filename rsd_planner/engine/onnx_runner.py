@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rsd_planner.engine.manifest import ExportManifest
+from rsd_planner.engine.manifest import ExportManifest, Graph
 from rsd_planner.engine.runner import output_shapes
 from rsd_planner.engine.specifications import cache_names
 from rsd_planner.errors import EngineError, one_line
@@ -37,6 +37,14 @@ class OnnxRuntimeRunner:
         self._sessions = {name: _session(directory / graph.onnx_file) for name, graph in manifest.graphs.items()}
         self._bindings = {name: session.io_binding() for name, session in self._sessions.items()}
         self._bound: dict[str, list[int]] = {}  # graph -> addresses of the cache it is bound to
+
+    def ports(self, graph: str) -> Graph:
+        """See `runner.Runner.ports`."""
+        return self._graphs[graph]
+
+    def padded(self, count: int) -> int:
+        """See `runner.Runner.padded`."""
+        return count
 
     def new_cache(self, layers: int, kv_heads: int, head_dim: int) -> KVCache:
         """See `runner.Runner.new_cache`."""

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from rsd_planner.engine.manifest import Graph
+from rsd_planner.engine.manifest import Port
 from rsd_planner.target.kv_cache import KVCache
+
+
+class Ports(Protocol):
+    """Inputs and outputs of a graph."""
+
+    @property
+    def inputs(self) -> tuple[Port, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[Port, ...]: ...
+
+
+@dataclass(frozen=True)
+class Described:
+    """Ports by themselves."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
 
 
 class Runner(Protocol):
@@ -21,6 +40,12 @@ class Runner(Protocol):
     @property
     def dtype(self) -> torch.dtype:
         """Of embeddings, features and caches."""
+
+    def ports(self, graph: str) -> Ports:
+        """Of one of the graphs."""
+
+    def padded(self, count: int) -> int:
+        """Rows of the cache that a pass of `count` tokens may write."""
 
     def new_cache(self, layers: int, kv_heads: int, head_dim: int) -> KVCache:
         """A cache whose buffers `run` can work in."""
@@ -37,7 +62,7 @@ class Runner(Protocol):
         """
 
 
-def output_shapes(graph: Graph, inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+def output_shapes(graph: Ports, inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     """Shapes of all outputs that share no input's memory."""
     lengths: dict[str, int] = {}
     for port in graph.inputs:

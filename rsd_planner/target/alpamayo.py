@@ -23,6 +23,7 @@ from rsd_planner.target.layout import store_by_columns
 from rsd_planner.target.network import AlpamayoNetwork, build_network, read_vlm_config
 from rsd_planner.target.prompt import fuse_history, prompt_text
 from rsd_planner.target.short_pass import ShortPass
+from rsd_planner.target.uploads import upload
 from rsd_planner.target.vocabulary import Vocabulary, load_vocabulary
 
 
@@ -174,7 +175,7 @@ class AlpamayoTarget:
         self._rope_delta = layout.rope_delta
         self.cache.clear()
         ids = torch.cat([prompt.token_ids, torch.tensor(proposal, dtype=torch.int64)])
-        embedded = self.network.text.embed_tokens(ids.to(self.device))[None]  # (1, T, hidden)
+        embedded = self.network.text.embed_tokens(upload(ids, self.device))[None]  # (1, T, hidden)
         embedded[0, layout.image_index] = torch.cat([image.embeddings for image in prompt.images])
         positions = torch.cat([layout.positions, self._positions_after(len(prompt.token_ids), len(proposal))], dim=-1)
         deepstack = [torch.cat(level) for level in zip(*(image.deepstack for image in prompt.images), strict=True)]
@@ -184,7 +185,7 @@ class AlpamayoTarget:
     @torch.inference_mode()
     def verify(self, tokens: Sequence[int]) -> Step:
         """Read tokens behind what was read before; see `decoding.protocols.Target`."""
-        ids = torch.tensor(tokens, dtype=torch.int64, device=self.device)
+        ids = upload(torch.tensor(tokens, dtype=torch.int64), self.device)
         embedded = self.network.text.embed_tokens(ids)[None]
         return self._forward(embedded, self._positions_after(self.cache.length, len(tokens)), len(tokens))
 
@@ -200,7 +201,7 @@ class AlpamayoTarget:
         """
         self.cache.reserve(len(actions))
         moment = torch.full((1,), time, dtype=torch.float32, device=self.device)
-        embedded = self.network.action_in_proj(actions[None].to(self.device), moment).to(self.dtype)
+        embedded = self.network.action_in_proj(upload(actions, self.device)[None], moment).to(self.dtype)
         positions = self._positions_after(self.cache.length, len(actions))
         *_, hidden = self._short_expert.outputs(embedded[0], positions, self.cache, causal=False)
         velocity: Tensor = self.network.action_out_proj(self.network.expert.norm(hidden))
@@ -221,7 +222,7 @@ class AlpamayoTarget:
             ModelOutputError: An action is not finite.
         """
         count = steps or self.config.flow_steps
-        actions = noise.to(self.device)
+        actions = upload(noise, self.device)
         for i in range(count):
             actions = actions + self.velocity(actions, i / count) / count
         actions = actions.cpu()
@@ -252,7 +253,8 @@ class AlpamayoTarget:
 
     def _see(self, patches: Patches) -> VisionFeatures:
         """One image through the vision tower."""
-        out = self.network.vision(patches.values.to(self.device, self.dtype), grid_thw=patches.grid.to(self.device))
+        values = upload(patches.values, self.device).to(self.dtype)
+        out = self.network.vision(values, grid_thw=patches.grid.to(self.device))
         return VisionFeatures(out.pooler_output, tuple(out.deepstack_features), patches.size)
 
     def _forward(
