@@ -42,7 +42,7 @@ def own(reasoning: Reasoning) -> list[int]:
     return [token for token, origin in pairs if origin is not TokenOrigin.FORCED]
 
 
-@pytest.mark.parametrize(("max_tokens", "count"), [(CAP, 15), (6, 4)])
+@pytest.mark.parametrize(("max_tokens", "count"), [(CAP, 15), (6, 8)])
 def test_the_batch_says_token_for_token_what_the_plain_loop_says(
     target: AlpamayoTarget, max_tokens: int, count: int
 ) -> None:
