@@ -57,7 +57,9 @@ def load_backend(name: BackendName, model: Path, engine: Path | None, *, device:
     kind = torch.device(device).type
     if kind != (wanted := "cpu" if name is BackendName.ONNXRUNTIME else "cuda"):
         raise ParameterError(f"device is {device!r}, expected {wanted}: backend {name.value} runs there")
-    return _onnxruntime(model, engine or model / GRAPHS_FOLDER)
+    if name is BackendName.ONNXRUNTIME:
+        return _onnxruntime(model, engine or model / GRAPHS_FOLDER)
+    return _tensorrt(model, engine or model / ENGINES_FOLDER, torch.device(device))
 
 
 def _pytorch(model: Path, device: torch.device, dtype: torch.dtype) -> AlpamayoTarget:
@@ -74,12 +76,20 @@ def _onnxruntime(model: Path, directory: Path) -> Backend:
     from importlib.metadata import version
 
     from rsd_planner.engine.onnx_runner import OnnxRuntimeRunner
+    from rsd_planner.engine.specifications import graph_names
 
     manifest = ExportManifest.read(directory)
-    manifest.require_files(directory)
+    manifest.require_files(directory, graph_names(manifest.draft))
     manifest.require_model(directory, model, ModelDirectory.find(model).draft)
     runner = OnnxRuntimeRunner(directory, manifest)
     return _in_graphs(f"ONNX Runtime {version('onnxruntime')}", model, runner, manifest.taps, manifest.precision)
+
+
+def _tensorrt(model: Path, directory: Path, device: torch.device) -> Backend:
+    from rsd_planner.engine.tensorrt_runner import open_engines
+
+    runner, manifest = open_engines(directory, model, ModelDirectory.find(model).draft, device)
+    return _in_graphs(f"{manifest.module} {manifest.version}", model, runner, manifest.taps, manifest.precision)
 
 
 def _in_graphs(name: str, model: Path, runner: Runner, taps: tuple[int, ...], precision: str) -> Backend:

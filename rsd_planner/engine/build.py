@@ -36,7 +36,7 @@ def build_engines(onnx: Path, out: Path, *, targets: str, module: str, console: 
         KeyboardInterrupt: Ctrl-C; what was built until then is kept.
     """
     exported = ExportManifest.read(onnx)
-    exported.require_files(onnx)
+    exported.require_files(onnx, list(exported.graphs))
     trt = load_module(module)
     names = _targets(trt, targets)
     try:

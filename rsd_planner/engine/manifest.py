@@ -82,11 +82,13 @@ class ExportManifest:
     def write(self, directory: Path) -> None:
         write_sidecar(directory, asdict(self))
 
-    def require_files(self, directory: Path) -> None:
-        """Raises EngineError when a file of a graph is missing or of another size than it was written with."""
+    def require_files(self, directory: Path, names: Sequence[str]) -> None:
+        """Raises EngineError when a graph is not there, or a file of one has another size than when it was written."""
         again = f"run: rsd_planner export --model MODEL --out {directory}"
-        for name, graph in self.graphs.items():
-            for file, size in graph.files.items():
+        for name in names:
+            if name not in self.graphs:
+                raise EngineError(f"{directory}: the {name} graph is not there, its export did not end; {again}")
+            for file, size in self.graphs[name].files.items():
                 require_size(directory / file, size, f"the {name} graph", again)
 
     def require_model(self, directory: Path, model: Path, draft: Path | None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from rsd_planner.draft.config import DraftKind
 from rsd_planner.draft.dflash import DFlashDraft
 from rsd_planner.draft.eagle3 import Eagle3Draft
 from rsd_planner.engine import draft_graphs, graphs
@@ -42,6 +43,15 @@ class Specification:
 def cache_names(count: int) -> list[str]:
     """Of the buffers of a cache, keys first."""
     return [f"{kind}_{layer}" for kind in ("key", "value") for layer in range(count // 2)]
+
+
+def graph_names(draft: str) -> tuple[str, ...]:
+    """All graphs of a target with a draft of this kind, "" for none."""
+    of_draft = {
+        DraftKind.EAGLE3.value: ("draft_context", "draft_step"),
+        DraftKind.DFLASH.value: ("draft_context", "draft_block"),
+    }
+    return ("vision", "text", "action", *of_draft.get(draft, ()))
 
 
 def target_graphs(target: AlpamayoTarget, capacity: int) -> dict[str, Specification]:
