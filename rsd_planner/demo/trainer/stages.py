@@ -52,6 +52,7 @@ class Recipe:
     floor: float = 0.02  # of the peak, at the end
     decay: float = 0.05
     seed: int = 0
+    samples: int = 1_000_000  # the first so many of the split; all of a smaller one
 
     def rate_at(self, step: int) -> float:
         """Linear warm-up, then a cosine down to the floor."""
@@ -61,8 +62,8 @@ class Recipe:
         return self.rate * (self.floor + (1 - self.floor) * (1 + math.cos(math.pi * share)) / 2)
 
 
-SEE = Recipe(steps=6000, batch=64, rate=1.5e-3)
-DRIVE = Recipe(steps=1400, batch=80, rate=1.5e-3)
+SEE = Recipe(steps=6000, batch=64, rate=1.5e-3, samples=40_000)
+DRIVE = Recipe(steps=764, batch=80, rate=1.5e-3, samples=24_000)
 
 
 class SightHeads(nn.Module):
@@ -103,7 +104,7 @@ def train_see(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) 
         images = exposed(pictures(chosen)[:, -1:], _rng(recipe, step))
         return _sight_losses(heads, encode_images(target.network, images), data, chosen)
 
-    _run("see", trained, loss_of, len(data), out, recipe)
+    _run("see", trained, loss_of, min(len(data), recipe.samples), out, recipe)
 
 
 def train_drive(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
@@ -127,7 +128,8 @@ def train_drive(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe
             "sight": SIGHT_WEIGHT * sight,
         }
 
-    _run("drive", nn.ModuleDict({"network": target.network, "heads": heads}), loss_of, len(data), out, recipe)
+    trained = nn.ModuleDict({"network": target.network, "heads": heads})
+    _run("drive", trained, loss_of, min(len(data), recipe.samples), out, recipe)
 
 
 def _sight_losses(heads: SightHeads, levels: list[Tensor], data: Dataset, chosen: Any) -> dict[str, Tensor]:
