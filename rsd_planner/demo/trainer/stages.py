@@ -1,4 +1,5 @@
-"""The two stages of training: `see` teaches the vision tower what is there, `drive` teaches reasoning and actions.
+"""The stages of training: `see` teaches the vision tower what is there, `drive` teaches reasoning and actions, `polish`
+goes on with that in small batches.
 
 A stage can be stopped at any time and goes on from its last saved state; the same seed and data give the same batches.
 Every step appends a line to `log.jsonl`.
@@ -64,6 +65,7 @@ class Recipe:
 
 SEE = Recipe(steps=6000, batch=64, rate=1.5e-3, samples=40_000)
 DRIVE = Recipe(steps=764, batch=80, rate=1.5e-3, samples=24_000)
+POLISH = Recipe(steps=3000, batch=16, rate=5e-4, samples=40_000)
 
 
 class SightHeads(nn.Module):
@@ -109,6 +111,15 @@ def train_see(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) 
 
 def train_drive(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
     """Teach the whole network to reason and to drive, in all weathers; the newest frames are still asked about."""
+    _train_whole("drive", target, data, out, recipe)
+
+
+def train_polish(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
+    """Go on with what `drive` began: a step of few samples is what a CPU does in a second or two."""
+    _train_whole("polish", target, data, out, recipe)
+
+
+def _train_whole(stage: str, target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
     torch.manual_seed(recipe.seed)
     device = _device(target)
     tokens, pictures = Tokens(target, data), Pictures(data, device)
@@ -129,7 +140,7 @@ def train_drive(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe
         }
 
     trained = nn.ModuleDict({"network": target.network, "heads": heads})
-    _run("drive", trained, loss_of, min(len(data), recipe.samples), out, recipe)
+    _run(stage, trained, loss_of, min(len(data), recipe.samples), out, recipe)
 
 
 def _sight_losses(heads: SightHeads, levels: list[Tensor], data: Dataset, chosen: Any) -> dict[str, Tensor]:
