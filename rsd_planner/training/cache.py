@@ -63,12 +63,14 @@ class Cache:
         *,
         max_tokens: int,
         gigabytes: float,
+        limit: int | None = None,
     ) -> None:
         """
         Args:
             fingerprint: Of the target, by `target_fingerprint`.
             max_tokens: Longest reasoning.
             gigabytes: Hidden states of the first chunks are kept up to this size, those of the others are recomputed.
+            limit: Of the source, the first so many frames; a cache of fewer is gone on with.
 
         Raises:
             TrainingError: The folder holds what another target said, or of other data.
@@ -82,7 +84,8 @@ class Cache:
             "data": source.fingerprint,
             "max_tokens": max_tokens,
         }
-        self.frames = self._claim()
+        self._total = self._claim()
+        self.frames = self._total if limit is None else min(limit, self._total)
 
     @property
     def chunks(self) -> int:
@@ -156,7 +159,7 @@ class Cache:
         if known is not None and (not missing or not self._fits(number, known, len(layers))):
             return
         first = number * CHUNK
-        numbers = range(first, min(first + CHUNK, self.frames)) if known is None else known.frames.tolist()
+        numbers = range(first, min(first + CHUNK, self._total)) if known is None else known.frames.tolist()
         asked = [layer for layer in missing if isinstance(layer, int)]
         found, hidden = self._ask(list(numbers), known, asked)
         if self._fits(number, found, len(layers)):

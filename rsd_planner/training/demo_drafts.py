@@ -154,7 +154,7 @@ def _fill(request: Request, part: int, parts: int) -> bool:
     _share_cores(parts)
     with on_interrupt(Console(quiet=True)) as interrupt:
         target = AlpamayoTarget.load(request.target, device=request.device, dtype=DTYPES[request.dtype])
-        source = open_frames(request.data, Split.TRAIN, request.bags, request.frames)
+        source = open_frames(request.data, Split.TRAIN, request.bags)
         cache = Cache(
             _cache_folder(request),
             source,
@@ -162,6 +162,7 @@ def _fill(request: Request, part: int, parts: int) -> bool:
             target_fingerprint(request.target),
             max_tokens=request.max_tokens,
             gigabytes=request.cache_gb,
+            limit=request.frames,
         )
         layers = target.network.text.config.num_hidden_layers
         taps = sorted({tap for kind in DraftKind for tap in taps_of(kind, layers)})

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -93,8 +94,8 @@ class WorldFrames:
             raise TrainingError(f"{folder}: holds cameras {cameras}, expected the front camera {FRONT} among them")
         self._camera = cameras.index(FRONT)
         self.name = self._split.value
-        self._shards = [(path.name, path.stat().st_size) for path in sorted(folder.glob("shard-*.npz"))]
-        self.fingerprint = _digest([about, self._shards, limit])
+        shards = [(path.name, path.stat().st_size) for path in sorted(folder.glob("shard-*.npz"))]
+        self.fingerprint = _digest([about, shards, limit])
 
     @cached_property
     def _data(self) -> Dataset:
@@ -143,11 +144,7 @@ class BagFrames:
     def _ticks(self) -> list[Observation]:
         with open_bag(self._path) as bag:
             inputs = resolve(str(bag.path), bag.topics, self._options.cameras, self._options.odometry)
-            found: list[Observation] = []
-            for observation in _observations(bag, inputs, self._options.stride):
-                found.append(observation)
-                if len(found) == self._limit:
-                    break
+            found = list(islice(_observations(bag, inputs, self._options.stride), self._limit))
         if not found:
             raise TrainingError(f"{self._path}: no tick has images and an ego history; expected at least one")
         return found

@@ -51,6 +51,7 @@ class Samples:
         self.ids = [str(name) for chunk in chunks for name in chunk.ids]
         self.refused = {name: why for chunk in chunks for name, why in chunk.refused.items()}
         self._frames = np.concatenate([chunk.frames for chunk in chunks])
+        self._usable = self._frames < cache.frames  # the last chunk may hold more than is asked for
         said = np.array([len(reasoning) for reasoning in self.reasonings], np.int64)
         self._counts = {False: np.concatenate([chunk.rows for chunk in chunks]), True: said}  # by whether it is FINAL
         self._first = {final: np.cumsum(counts) - counts for final, counts in self._counts.items()}
@@ -60,14 +61,14 @@ class Samples:
         self._resident = self._load() if resident else {}
 
     def __len__(self) -> int:
-        return len(self.prompts)
+        return int(self._usable.sum())
 
     def epoch(self, size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
         """Batches of `size` sample numbers, each of one layout, in random order; incomplete ones are left out."""
         chance = np.random.default_rng([seed, epoch])
         batches = []
         for layout in range(len(self._positions)):
-            members = chance.permutation(np.flatnonzero(self._layout == layout))
+            members = chance.permutation(np.flatnonzero((self._layout == layout) & self._usable))
             batches += list(members[: len(members) // size * size].reshape(-1, size))
         if not batches:
             raise TrainingError(f"{self._cache.folder}: {len(self)} usable frames make no batch of {size}")

@@ -153,11 +153,17 @@ def train_draft(request: Request, console: Console) -> Progress:
     shown = console if accelerator.is_main_process else Console(quiet=True)
     target = AlpamayoTarget.load(request.target, device=str(accelerator.device), dtype=DTYPES[request.dtype])
     fingerprint = target_fingerprint(request.target)
-    source = open_frames(request.data, Split.TRAIN, request.bags, request.frames)
+    source = open_frames(request.data, Split.TRAIN, request.bags)
     held_out = _validation_source(request)
     folder = request.cache or request.out / "cache"
     cache = Cache(
-        folder, source, Teacher(target), fingerprint, max_tokens=request.max_tokens, gigabytes=request.cache_gb
+        folder,
+        source,
+        Teacher(target),
+        fingerprint,
+        max_tokens=request.max_tokens,
+        gigabytes=request.cache_gb,
+        limit=request.frames,
     )
     taps = taps_of(request.kind, target.network.text.config.num_hidden_layers)
     if not fill(cache, taps, accelerator, shown):
@@ -165,7 +171,9 @@ def train_draft(request: Request, console: Console) -> Progress:
     samples = Samples(cache, taps, resident=accelerator.device.type != "cpu")
     if request.batch < accelerator.num_processes:
         raise ParameterError(f"--batch is {request.batch}, expected a frame for each of the processes")
-    trainee = _trainee(request, target, samples, held_out, {"target": fingerprint, "data": source.fingerprint})
+    trainee = _trainee(
+        request, target, samples, held_out, {"target": fingerprint, "data": [source.fingerprint, cache.frames]}
+    )
     every = -(-request.steps // request.validations)
     schedule = Schedule(request.steps, request.rate, every, warm_up=min(100, request.steps // 10), seed=request.seed)
     request.out.mkdir(parents=True, exist_ok=True)

@@ -28,6 +28,7 @@ def test_a_split_gives_its_samples(world: Path) -> None:
         assert [observation.stamp_ns - frame.stamp_ns for frame in frames] == [3 * STEP_NS, 2 * STEP_NS, STEP_NS, 0]
         assert np.array_equal(observation.history.positions.astype(np.float32), sample["history"])
         assert source.id(number) == f"val/{sample['seed']}/{sample['tick']}"
+    assert open_frames(world / "val", Split.TRAIN, BagOptions()).fingerprint == source.fingerprint
     assert len(open_frames(world / "val", Split.TRAIN, BagOptions(), limit=3)) == 3
 
 

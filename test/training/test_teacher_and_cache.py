@@ -128,6 +128,18 @@ def test_a_stopped_cache_goes_on_and_is_never_half_written(target: AlpamayoTarge
         }
 
 
+def test_more_frames_go_on_with_the_cache_of_fewer(target: AlpamayoTarget, tmp_path: Path) -> None:
+    source = MixedFrames(8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache_module, "CHUNK", 3)
+        for limit, asked, length in ((2, 3, 2), (5, 6, 5), (None, 8, 8)):
+            cache = Cache(tmp_path, source, Teacher(target), "one", max_tokens=CAP, gigabytes=0.0, limit=limit)
+            cache.fill(range(cache.chunks), TAPS, lambda: False)
+            samples = Samples(cache, TAPS)
+            assert (source.asked, len(samples)) == (asked, length)
+            assert sorted(np.concatenate(samples.epoch(1, 0, 0)).tolist()) == list(range(length))
+
+
 def test_hidden_states_are_kept_as_far_as_there_is_room(target: AlpamayoTarget, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cache_module, "CHUNK", 3)
