@@ -84,7 +84,8 @@ class Cache:
             "data": source.fingerprint,
             "max_tokens": max_tokens,
         }
-        self._total = self._claim()
+        self._claim()
+        self._total = len(source)
         self.frames = self._total if limit is None else min(limit, self._total)
 
     @property
@@ -134,34 +135,37 @@ class Cache:
     def _tokens_path(self, number: int) -> Path:
         return self.folder / f"tokens-{number:05d}.npz"
 
-    def _claim(self) -> int:
-        """Number of frames, from an earlier run if this is its cache."""
+    def _claim(self) -> None:
+        """Make the folder ours, or find it to be."""
         path = self.folder / "about.json"
         if path.exists():
             found = json.loads(path.read_text(encoding="utf-8"))
-            frames = int(found.pop("frames"))
             if found != self._about:
                 differing = {name: found.get(name) for name in self._about if found.get(name) != self._about[name]}
                 expected = {name: self._about[name] for name in differing}
                 raise TrainingError(f"{path}: found {differing}, expected {expected}: use another --cache or delete it")
-            return frames
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
-        frames = len(self.source)
         part = path.with_suffix(f".{os.getpid()}.part")  # other processes may be at it
-        part.write_text(json.dumps({**self._about, "frames": frames}) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(self._about) + "\n", encoding="utf-8")
         part.replace(path)
-        return frames
 
     def _fill(self, number: int, layers: Sequence[int]) -> None:
-        known = self.tokens(number) if self._tokens_path(number).exists() else None
-        wanted: list[int | str] = [FINAL, *layers]
-        missing = [layer for layer in wanted if not self.hidden_path(number, layer).exists()]
-        if known is not None and (not missing or not self._fits(number, known, len(layers))):
-            return
         first = number * CHUNK
-        numbers = range(first, min(first + CHUNK, self._total)) if known is None else known.frames.tolist()
+        numbers = list(range(first, min(first + CHUNK, self._total)))
+        known = self.tokens(number) if self._tokens_path(number).exists() else None
+        if known is not None and len(known.frames) + len(known.refused) < len(numbers):
+            known = None  # the data has grown since
+            for stale in self.folder.glob(f"*/{number:05d}.safetensors"):
+                stale.unlink()
+        wanted: list[int | str] = [FINAL, *layers]
+        missing = [layer for layer in wanted if known is None or not self.hidden_path(number, layer).exists()]
+        if known is not None:
+            if not missing or not self._fits(number, known, len(layers)):
+                return
+            numbers = known.frames.tolist()
         asked = [layer for layer in missing if isinstance(layer, int)]
-        found, hidden = self._ask(list(numbers), known, asked)
+        found, hidden = self._ask(numbers, known, asked)
         if self._fits(number, found, len(layers)):
             for layer in missing:
                 path = self.hidden_path(number, layer)

@@ -129,10 +129,13 @@ def test_a_stopped_cache_goes_on_and_is_never_half_written(target: AlpamayoTarge
 
 
 def test_more_frames_go_on_with_the_cache_of_fewer(target: AlpamayoTarget, tmp_path: Path) -> None:
-    source = MixedFrames(8)
+    """Neither does data that has grown, such as a split that is still rendered, begin anew."""
+    source = MixedFrames(7)
+    source.fingerprint = "grows"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cache_module, "CHUNK", 3)
-        for limit, asked, length in ((2, 3, 2), (5, 6, 5), (None, 8, 8)):
+        for limit, count, asked, length in ((2, 7, 3, 2), (5, 7, 6, 5), (None, 7, 7, 7), (None, 8, 9, 8)):
+            source.count = count
             cache = Cache(tmp_path, source, Teacher(target), "one", max_tokens=CAP, gigabytes=0.0, limit=limit)
             cache.fill(range(cache.chunks), TAPS, lambda: False)
             samples = Samples(cache, TAPS)
