@@ -99,9 +99,9 @@ class Bench:
     @property
     def machine(self) -> str:
         """A line for the chart."""
-        cpu = describe(self.request.model, self.request.planner)
-        threads, dtype = cpu["threads"], self.request.planner.dtype
-        return f"{cpu['machine']['gpu'] or cpu['machine']['cpu']}, {threads} threads, {dtype}"
+        setting = describe(self.request.model, self.request.planner)
+        name, threads = setting["machine"]["gpu"] or setting["machine"]["cpu"], setting["threads"]
+        return f"{name}, {threads} thread{'s' if threads > 1 else ''}, {self.request.planner.dtype}"
 
     def as_json(self) -> dict[str, Any]:
         """bench.json."""

@@ -78,7 +78,9 @@ def draw_chart(rows: Sequence[Row], machine: str, path: Path) -> None:
         axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=counts)[:, 0]
         for place, (kind, chosen) in zip(axes, panels, strict=True):
             _panel(place, kind, chosen)
-        figure.supxlabel(f"median, milliseconds; shorter is better\n{machine}", fontsize=9, color=theme.MUTED)
+        figure.supxlabel(
+            f"median in ms, and times faster than Hugging Face generate\n{machine}", fontsize=9, color=theme.MUTED
+        )
         figure.savefig(path, dpi=160, facecolor="white")
 
 
