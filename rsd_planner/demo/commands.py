@@ -19,6 +19,7 @@ class Stage(str, Enum):
 
     SEE = "see"
     DRIVE = "drive"
+    POLISH = "polish"
 
 
 app = typer.Typer(help="The demo model: render its world, train it, measure it.", no_args_is_help=True)
@@ -53,9 +54,7 @@ def render(
 def train_target(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Directory with the rendered train split.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Model directory to write.")],
-    stage: Annotated[
-        Stage | None, typer.Option(help="Only this stage: `see` the pictures, `drive`.", show_default="both in order")
-    ] = None,
+    stage: Annotated[Stage | None, typer.Option(help="Only this stage.", show_default="all in order")] = None,
     reasoning: Annotated[
         Reasoning, typer.Option(help="What to say before the decision: nothing, or the scene step by step.")
     ] = Reasoning.SHORT,

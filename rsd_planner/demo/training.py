@@ -15,7 +15,7 @@ from rsd_planner.demo.commands import Stage
 from rsd_planner.demo.long_texts import with_long_texts
 from rsd_planner.demo.progress import Progress
 from rsd_planner.demo.trainer.blank import new_network, save_weights, write_model_directory
-from rsd_planner.demo.trainer.stages import DRIVE, SEE, Recipe, train_drive, train_see
+from rsd_planner.demo.trainer.stages import DRIVE, POLISH, SEE, Recipe, train_drive, train_polish, train_see
 from rsd_planner.demo.world.dataset import load_split
 from rsd_planner.demo.world.lengths import Reasoning
 from rsd_planner.demo.world.splits import Split
@@ -33,8 +33,8 @@ _LOOK_EVERY_S = 1.0
 _WORKERS = 2
 
 
-RECIPES = {Stage.SEE: SEE, Stage.DRIVE: DRIVE}
-_TRAIN = {Stage.SEE: train_see, Stage.DRIVE: train_drive}
+RECIPES = {Stage.SEE: SEE, Stage.DRIVE: DRIVE, Stage.POLISH: POLISH}
+_TRAIN = {Stage.SEE: train_see, Stage.DRIVE: train_drive, Stage.POLISH: train_polish}
 
 
 def train(
@@ -51,7 +51,7 @@ def train(
     Writes checkpoint and processor, log.jsonl, curves.png, and each stage's state, which may be deleted afterwards.
 
     Raises:
-        ParameterError: `drive` is to begin without `see`, or there is no such device.
+        ParameterError: A stage is to begin without the one before it, or there is no such device.
         DatasetError: `data` has no train split.
         TrainingStateError: `out` holds a state of another recipe.
     """
@@ -61,8 +61,7 @@ def train(
     if reasoning is not Reasoning.SHORT:
         samples = with_long_texts(samples, reasoning, out, _WORKERS, console)
     target = new_target(out, recipes[Stage.SEE].seed, device)
-    if Stage.SEE not in stages:
-        _load_sight(target, out / f"{Stage.SEE.value}.pt")
+    _load_stage_before(target, out, stages[0])
     for stage in stages:
         with Progress(console) as progress, _followed(out / LOG, stage, recipes[stage].steps, progress):
             _TRAIN[stage](target, samples, out, recipes[stage])
@@ -131,9 +130,14 @@ def draw_curves(log: Path, path: Path) -> None:
         figure.savefig(path, dpi=120)
 
 
-def _load_sight(target: AlpamayoTarget, path: Path) -> None:
+def _load_stage_before(target: AlpamayoTarget, out: Path, stage: Stage) -> None:
+    """What the stage before this one has taught, if there is one."""
+    if stage is Stage.SEE:
+        return
+    before = Stage.SEE if stage is Stage.DRIVE else Stage.DRIVE
+    path = out / f"{before.value}.pt"
     if not path.exists():
-        raise ParameterError(f"--stage drive: {path} is not there; train the stage see first")
+        raise ParameterError(f"--stage {stage.value}: {path} is not there; train the stage {before.value} first")
+    name, part = ("vision.", target.network.vision) if before is Stage.SEE else ("network.", target.network)
     state = torch.load(path, map_location="cpu", weights_only=True)["model"]
-    vision = {name.removeprefix("vision."): tensor for name, tensor in state.items() if name.startswith("vision.")}
-    target.network.vision.load_state_dict(vision)
+    part.load_state_dict({key.removeprefix(name): tensor for key, tensor in state.items() if key.startswith(name)})

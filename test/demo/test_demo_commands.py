@@ -50,8 +50,9 @@ def test_training_writes_a_model_directory_with_its_curves(small_world: Path, tm
     console = Console(quiet=True)
     train(small_world, tmp_path, [Stage.SEE], "cpu", console, QUICK)
     train(small_world, tmp_path, [Stage.DRIVE], "cpu", console, QUICK)
+    train(small_world, tmp_path, [Stage.POLISH], "cpu", console, QUICK)
     steps = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [line["stage"] for line in steps] == ["see"] * 3 + ["drive"] * 3
+    assert [line["stage"] for line in steps] == ["see"] * 3 + ["drive"] * 3 + ["polish"] * 3
     assert (tmp_path / "curves.png").stat().st_size > 5000
     planner = Planner.load(tmp_path)
     assert planner.info.parameters > 1e6
@@ -60,7 +61,7 @@ def test_training_writes_a_model_directory_with_its_curves(small_world: Path, tm
 
 def test_long_reasoning_is_trained_by_the_same_command(small_world: Path, tmp_path: Path) -> None:
     recipes = {**QUICK, Stage.DRIVE: Recipe(steps=4, batch=2, rate=2e-3, warm_up=1)}
-    train(small_world, tmp_path, list(Stage), "cpu", Console(quiet=True), recipes, Reasoning.LONG_500)
+    train(small_world, tmp_path, [Stage.SEE, Stage.DRIVE], "cpu", Console(quiet=True), recipes, Reasoning.LONG_500)
     losses = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert losses[-1]["reasoning"] < losses[3]["reasoning"]
     assert (tmp_path / "checkpoint" / "model.safetensors").exists()
