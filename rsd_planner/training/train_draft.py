@@ -149,12 +149,12 @@ def train_draft(request: Request, console: Console) -> Progress:
     Raises:
         PlannerError: Target, data, cache or an earlier run in `out` is not usable.
     """
-    accelerator = _accelerator(request)
+    accelerator = accelerator_for(request.device)
     shown = console if accelerator.is_main_process else Console(quiet=True)
     target = AlpamayoTarget.load(request.target, device=str(accelerator.device), dtype=DTYPES[request.dtype])
     fingerprint = target_fingerprint(request.target)
     source = open_frames(request.data, Split.TRAIN, request.bags)
-    held_out = _validation_source(request)
+    held_out = validation_source(request)
     folder = request.cache or request.out / "cache"
     cache = Cache(
         folder,
@@ -223,14 +223,16 @@ def validation_prompts(target: AlpamayoTarget, source: FrameSource, count: int) 
     return prompts
 
 
-def _accelerator(request: Request) -> Accelerator:
-    device = torch.device(request.device)
+def accelerator_for(name: str) -> Accelerator:
+    """This process among those that train together, on a device as PyTorch names it."""
+    device = torch.device(name)
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)
     return Accelerator(cpu=device.type == "cpu")
 
 
-def _validation_source(request: Request) -> FrameSource:
+def validation_source(request: Request) -> FrameSource:
+    """Frames that are not trained on; raises ParameterError if none are named and there is no split val."""
     if request.validation is not None:
         return open_frames(request.validation, Split.VAL, request.bags)
     if (request.data / Split.VAL.value / "about.json").is_file():
