@@ -5,8 +5,7 @@ from setuptools import find_packages, setup
 
 NAME = "rsd_planner"
 HERE = Path(__file__).resolve().parent  # colcon --symlink-install links setup.py
-MODELS = (Path("rsd_planner/demo/model"), Path("test/golden/alpamayo_r1"))  # the second while the first has no weights
-MODEL = next(path for path in MODELS if (HERE / path / "checkpoint" / "model.safetensors").exists())
+MODEL = Path("rsd_planner/demo/model")
 
 
 def files(directory: Path) -> list[str]:

@@ -18,9 +18,8 @@ def demo_model_dir() -> Path:
         CheckpointError: Neither is there.
     """
     here = Path(__file__).resolve()
-    golden = here.parents[2] / "test" / "golden" / "alpamayo_r1"  # while there are no weights of its own
     installed = [prefix / "share" / "rsd_planner" / "demo_model" for prefix in here.parents]
-    for candidate in (MODEL_DIR, golden, *installed):
+    for candidate in (MODEL_DIR, *installed):
         if (candidate / "checkpoint" / "model.safetensors").is_file():
             return candidate
     searched = f"{MODEL_DIR} and share/rsd_planner/demo_model in every directory above {here}"

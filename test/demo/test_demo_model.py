@@ -19,21 +19,13 @@ from rsd_planner.target.config import TRAINED_CAMERAS
 ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = MODEL_DIR / "checkpoint" / "model.safetensors"
 
-bundled = pytest.mark.skipif(not WEIGHTS.exists(), reason="no trained weights in rsd_planner/demo/model")
-
 
 def test_it_is_found_and_loads() -> None:
+    assert demo_model_dir() == MODEL_DIR
     planner = Planner.load(demo_model_dir())
     assert planner.info.name == "Alpamayo R1"
     assert planner.info.notice
     planner.close()
-
-
-def test_its_own_weights_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "checkpoint" / "model.safetensors").touch()
-    monkeypatch.setattr(model, "MODEL_DIR", tmp_path)
-    assert demo_model_dir() == tmp_path
 
 
 def test_without_any_it_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,13 +53,11 @@ def test_published_checkpoints_know_the_published_cameras() -> None:
     assert target.typical_image == (320, 576)
 
 
-@bundled
 def test_it_is_small_enough_to_be_bundled() -> None:
     assert WEIGHTS.stat().st_size <= 24e6
     assert max(path.stat().st_size for path in MODEL_DIR.rglob("*") if path.is_file()) <= 25e6
 
 
-@bundled
 def test_its_card_names_its_weights() -> None:
     from rsd_planner.demo.evaluation.run import weights_hash
 

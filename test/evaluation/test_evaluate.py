@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 from bag_writing import FRONT, START_NS, Drive, circle, storage_file, write
+from golden_cases import R1
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 from rich.console import Console
 from rosbags.highlevel import AnyReader
 
-from rsd_planner.demo.model import demo_model_dir
 from rsd_planner.errors import BagError, ObservationError, ParameterError
 from rsd_planner.evaluation.evaluate import Request, evaluate
 from rsd_planner.evaluation.report import render
@@ -35,7 +35,7 @@ TWO_CAMERAS = {0: "/camera/cross_left/image/compressed", 1: FRONT}
 
 def run(bags: list[Path], out: Path, stride: int = 5, seed: int = 0, **more: Any) -> Evaluation:
     settings = PlannerSettings(seed=seed, max_reasoning_tokens=MAX_TOKENS)
-    request = Request(bags, demo_model_dir(), out, settings, stride=stride, **more)
+    request = Request(bags, R1, out, settings, stride=stride, **more)
     return evaluate(request, Console(file=StringIO()))
 
 

@@ -9,11 +9,11 @@ import cv2
 import numpy as np
 import pytest
 from bag_writing import FRONT, START_NS, Drive, write
+from golden_cases import R1
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import TextArea
 
-from rsd_planner.demo.model import demo_model_dir
 from rsd_planner.errors import BagError, ParameterError, PlannerError
 from rsd_planner.evaluation.view import ViewRequest, view
 from rsd_planner.evaluation.view_figure import AMBER, INK, Shown, draw
@@ -33,7 +33,7 @@ def bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def request_for(bag: Path, tmp_path_factory: pytest.TempPathFactory) -> ViewRequest:
     out = tmp_path_factory.mktemp("out") / "new" / "view.png"
-    return ViewRequest(bag, AT_S, out, demo_model_dir(), PlannerSettings())
+    return ViewRequest(bag, AT_S, out, R1, PlannerSettings())
 
 
 @pytest.fixture(scope="module")
