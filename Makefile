@@ -3,7 +3,7 @@
 #   TORCH_INDEX=...  a further package index for PyTorch, such as its CPU builds
 
 .DEFAULT_GOAL := help
-.PHONY: demo test soak lint clean help setup
+.PHONY: demo test gpu-test soak lint clean help setup
 
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
@@ -30,6 +30,9 @@ test: lint  ## ruff, mypy and all tests
 soak: $(STAMP)  ## the node on a looping recording with dropped frames and resets, for SECONDS=1200
 	$(BIN)/python test/ros/soak.py --seconds $(or $(SECONDS),1200)
 
+gpu-test: $(STAMP)  ## what needs an NVIDIA GPU; skipped with the reason where there is none
+	$(BIN)/python -m pytest -rs test/gpu
+
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,4 +53,4 @@ clean:  ## remove .venv and everything built or written here
 	find rsd_planner test launch -name __pycache__ -prune -exec rm -rf {} +
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile

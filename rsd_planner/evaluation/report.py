@@ -44,7 +44,9 @@ def render(result: Evaluation) -> str:
 
 def _header(result: Evaluation, names: str) -> str:
     model = result.model
-    facts = f"{model.name}, {model.parameters / 1e6:,.1f} M parameters, {model.dtype} on {model.device}"
+    facts = (
+        f"{model.name}, {model.parameters / 1e6:,.1f} M parameters, {model.dtype} on {model.device}, {model.backend}"
+    )
     every = f"one plan every {0.1 * result.stride:g} s, seed {result.planner.seed}"
     return f"<header><h1>{escape(names)}</h1><p>Offline evaluation: {escape(facts)}; {every}</p></header>"
 
