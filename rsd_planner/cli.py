@@ -14,7 +14,7 @@ import typer
 import rsd_planner
 from rsd_planner.bench.commands import attention, bench
 from rsd_planner.demo.commands import app as demo
-from rsd_planner.engine.commands import app as engine
+from rsd_planner.engine.commands import app as graphs
 from rsd_planner.errors import ParameterError, PlannerError
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
 from rsd_planner.training.command import train_draft
@@ -23,7 +23,7 @@ EXIT_ERROR = 2
 
 app = typer.Typer(name="rsd_planner", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(demo, name="demo")
-app.add_typer(engine)
+app.add_typer(graphs)
 app.command()(bench)
 app.command()(attention)
 app.command()(train_draft)
@@ -75,7 +75,12 @@ def evaluate(
     stride: Annotated[int, typer.Option(help="Plan at every N-th tick of 0.1 s.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of flow noise and sampling; fixes every plan.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
-    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16, with backend pytorch.")] = "float32",
+    backend: Annotated[str, typer.Option(help="pytorch, onnxruntime or tensorrt.")] = "pytorch",
+    engine: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Graphs or engines.", show_default="onnx/ or engines/ in the model directory"),
+    ] = None,
 ) -> None:
     """Plan along recordings and compare with what the vehicle then did.
 
@@ -91,7 +96,9 @@ def evaluate(
         from rsd_planner.evaluation.evaluate import evaluate as run
         from rsd_planner.planner import PlannerSettings
 
-        settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
+        settings = PlannerSettings(
+            device=device, dtype=dtype, seed=seed, backend=backend, engine="" if engine is None else str(engine)
+        )
         request = Request(bags, model or demo_model_dir(), out, settings, stride, cameras, odometry)
         result = run(request, Console(stderr=True))
     print_digest(result, Console())
