@@ -17,6 +17,7 @@ from rsd_planner.demo.commands import app as demo
 from rsd_planner.engine.commands import app as graphs
 from rsd_planner.errors import ParameterError, PlannerError
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
+from rsd_planner.training.aarl_command import train_aarl
 from rsd_planner.training.command import train_draft
 
 EXIT_ERROR = 2
@@ -27,6 +28,7 @@ app.add_typer(graphs)
 app.command()(bench)
 app.command()(attention)
 app.command()(train_draft)
+app.command()(train_aarl)
 
 
 def main() -> None:

@@ -1,0 +1,149 @@
+"""The command `rsd_planner train-aarl`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
+
+
+class Objective(str, Enum):
+    """As `training.aarl.Objective`, which needs PyTorch; so do those below."""
+
+    AARL = "aarl"
+    TOKEN = "token"
+    DISTILL = "distill"
+
+
+class Anchor(str, Enum):
+    """As `training.aarl_reward.Anchor`."""
+
+    STATIC = "static"
+    POLICY = "policy"
+    NONE = "none"
+
+
+class Reward(str, Enum):
+    """As `training.aarl_reward.Metric`."""
+
+    MSE = "mse"
+    METRES = "metres"
+
+
+class Advantage(str, Enum):
+    """As `training.aarl_reward.Advantage`."""
+
+    CENTRED = "centred"
+    NORMALISED = "normalised"
+
+
+def train_aarl(
+    target: Annotated[Path, typer.Option(metavar="DIR", help="Model directory of the target.")],
+    draft: Annotated[Path, typer.Option(metavar="DIR", help="The distilled draft to begin with.")],
+    data: Annotated[Path, typer.Option(metavar="DATA", help="Folder of the demo world's splits, or a recording.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the draft goes; the same call goes on there.")],
+    objective: Annotated[
+        Objective,
+        typer.Option(help="RL from actions and text; from text alone; or the distillation gone on with."),
+    ] = Objective.AARL,
+    anchor: Annotated[
+        Anchor,
+        typer.Option(
+            help="Held to the initial draft: where that agreed with the target; where this one does; nowhere."
+        ),
+    ] = Anchor.STATIC,
+    reward: Annotated[
+        Reward, typer.Option(help="MSE of the actions, or displacement of the path over 1 s and 6.4 s, m.")
+    ] = Reward.MSE,
+    advantage: Annotated[
+        Advantage, typer.Option(help="Rewards minus their mean; or also divided by their deviation.")
+    ] = Advantage.CENTRED,
+    candidates: Annotated[int, typer.Option(help="Sampled per block start.")] = 8,
+    draws: Annotated[int, typer.Option(help="Of the flow noise, the same for all candidates of a frame.")] = 2,
+    blocks: Annotated[int, typer.Option(help="Block starts per frame and step.")] = 2,
+    action_weight: Annotated[float, typer.Option(help="Of the action's error in the reward.")] = 1.0,
+    text_weight: Annotated[float, typer.Option(help="Of the share of changed tokens that match.")] = 0.5,
+    kl_weight: Annotated[float, typer.Option(help="Of the KL to the initial draft at the anchors.")] = 0.02,
+    val: Annotated[
+        Path | None, typer.Option(metavar="DATA", help="Frames to validate on.", show_default="split val of --data")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="What the target says; can be shared.", show_default="in --out")
+    ] = None,
+    cache_gb: Annotated[float, typer.Option(help="Hidden states kept there, GB; the others are recomputed.")] = 4.0,
+    frames: Annotated[int | None, typer.Option(help="Frames of --data to train on.", show_default="all")] = None,
+    val_frames: Annotated[int, typer.Option(help="Frames to validate on.")] = 64,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 500,
+    batch: Annotated[int, typer.Option(help="Frames per step, all processes together.")] = 4,
+    rate: Annotated[
+        float | None, typer.Option(help="Peak learning rate.", show_default="1e-6 for DFlash, 1e-5 for EAGLE-3")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the order of frames, block starts, candidates and noise.")] = 0,
+    validations: Annotated[int, typer.Option(help="How often it is validated, at equal distances.")] = 10,
+    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
+    stride: Annotated[int, typer.Option(help="Recordings: every N-th tick of 0.1 s.")] = 1,
+    camera: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID=TOPIC", help="Recordings: topic of a camera, repeatable.", show_default="by name"),
+    ] = None,
+    odometry: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Recordings: odometry topic.", show_default="by type")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="Of the target: float32 or bfloat16.")] = "float32",
+) -> None:
+    """Train a distilled draft further, by what its wrong guesses would do to the path; or as a baseline for that.
+
+    Writes config.json and model.safetensors of the best validation, MODEL_CARD.md and curves.png. Ctrl-C saves; the
+    same call goes on where it was. One device, or many under `accelerate launch` or torchrun.
+    """
+    from rsd_planner.cli import _cameras as cameras_of
+
+    cameras = cameras_of(camera or [])
+    with interruptible():
+        from rich.console import Console
+
+        from rsd_planner.training import aarl, aarl_reward
+        from rsd_planner.training.aarl_objective import Options
+        from rsd_planner.training.frames import BagOptions
+
+        options = Options(
+            anchor=aarl_reward.Anchor(anchor.value),
+            advantage=aarl_reward.Advantage(advantage.value),
+            metric=aarl_reward.Metric(reward.value),
+            action_weight=action_weight,
+            text_weight=text_weight,
+            kl_weight=kl_weight,
+            candidates=candidates,
+            draws=draws,
+            blocks=blocks,
+        )
+        request = aarl.AarlRequest(
+            target,
+            draft,
+            data,
+            out,
+            aarl.Objective(objective.value),
+            options,
+            validation=val,
+            cache=cache,
+            cache_gb=cache_gb,
+            frames=frames,
+            validation_frames=val_frames,
+            steps=steps,
+            batch=batch,
+            rate=rate,
+            seed=seed,
+            validations=validations,
+            max_tokens=max_tokens,
+            device=device,
+            dtype=dtype,
+            bags=BagOptions(stride, cameras, odometry),
+        )
+        progress = aarl.train_aarl(request, Console(stderr=True))
+    if not progress.finished:
+        raise typer.Exit(EXIT_INTERRUPTED)
