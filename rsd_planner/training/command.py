@@ -40,9 +40,9 @@ def train_draft(
     cache_gb: Annotated[float, typer.Option(help="Hidden states kept there, GB; the others are recomputed.")] = 4.0,
     frames: Annotated[int | None, typer.Option(help="Frames of --data to train on.", show_default="all")] = None,
     val_frames: Annotated[int, typer.Option(help="Frames to validate on.")] = 64,
-    steps: Annotated[int, typer.Option(help="Training steps.")] = 2000,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 700,
     batch: Annotated[int, typer.Option(help="Frames per step, all processes together.")] = 16,
-    rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-3,
+    rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 2e-3,
     seed: Annotated[int, typer.Option(help="Of first weights, order of frames and anchors.")] = 0,
     layers: Annotated[int, typer.Option(help="DFlash: layers.")] = 2,
     block_size: Annotated[int, typer.Option(help="DFlash: the last committed token and the mask tokens.")] = 16,
@@ -122,9 +122,9 @@ def train_drafts(
     cache: Annotated[Path | None, typer.Option(metavar="DIR", help="Shared by all.", show_default="in OUT")] = None,
     cache_gb: Annotated[float, typer.Option(help="Hidden states kept there, GB; the others are recomputed.")] = 8.0,
     frames: Annotated[int | None, typer.Option(help="Frames to train on.", show_default="all")] = None,
-    steps: Annotated[int, typer.Option(help="Training steps of each.")] = 2000,
+    steps: Annotated[int, typer.Option(help="Training steps of each.")] = 700,
     batch: Annotated[int, typer.Option(help="Frames per step.")] = 16,
-    rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-3,
+    rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 2e-3,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
 ) -> None:
     """Train EAGLE-3 and DFlash, flat and mirrored, and measure L on val, test and off_shelf with the real loop.

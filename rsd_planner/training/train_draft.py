@@ -58,9 +58,9 @@ class Request:
     cache_gb: float = 4.0  # of hidden states
     frames: int | None = None  # the first so many; None for all
     validation_frames: int = 64
-    steps: int = 2000
+    steps: int = 700
     batch: int = 16  # frames per step, all processes together
-    rate: float = 1e-3
+    rate: float = 2e-3
     seed: int = 0
     layers: int = 2  # DFlash
     block_size: int = 16  # DFlash
@@ -181,7 +181,8 @@ def train_draft(request: Request, console: Console) -> Progress:
     if accelerator.is_main_process and progress.best:
         draw_curves(request.out / "run" / "log.jsonl", request.out / "curves.png")
         write_card(request, samples, progress, request.out / "MODEL_CARD.md")
-        shown.print(f"wrote {request.out}", markup=False, highlight=False, soft_wrap=True)
+        said = "wrote" if progress.finished else "stopped; the same call goes on in"
+        shown.print(f"{said} {request.out}", markup=False, highlight=False, soft_wrap=True)
     return progress
 
 
