@@ -13,6 +13,7 @@ from rich.console import Console
 
 from rsd_planner.demo.commands import Stage
 from rsd_planner.demo.long_texts import with_long_texts
+from rsd_planner.demo.other_histories import with_other_histories
 from rsd_planner.demo.progress import Progress
 from rsd_planner.demo.trainer.blank import new_network, save_weights, write_model_directory
 from rsd_planner.demo.trainer.stages import DRIVE, POLISH, SEE, Recipe, train_drive, train_polish, train_see
@@ -60,6 +61,8 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     if reasoning is not Reasoning.SHORT:
         samples = with_long_texts(samples, reasoning, out, _WORKERS, console)
+    elif Stage.POLISH in stages:
+        samples = with_other_histories(samples, out, _WORKERS, console)
     target = new_target(out, recipes[Stage.SEE].seed, device)
     _load_stage_before(target, out, stages[0])
     for stage in stages:

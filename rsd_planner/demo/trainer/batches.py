@@ -26,6 +26,7 @@ class Batch:
     weights: Tensor  # (B, R) of each reasoning token, 0 where padded
     lengths: Tensor  # (B,) prompt and reasoning without padding
     actions: Tensor  # (B, 64, 2) normalised
+    driven: Tensor  # (B,) whether these actions belong to this history
 
     @property
     def reasoning(self) -> Tensor:
@@ -34,20 +35,28 @@ class Batch:
 
 
 class Tokens:
-    """All texts and histories of a split as token ids, prepared once."""
+    """All texts and histories of a split as token ids, prepared once; those of other histories behind the own ones."""
 
     def __init__(self, target: AlpamayoTarget, data: Dataset) -> None:
         self.layout = prompt_layout(target)
-        words, history = target.vocabulary, target.config.history
-        placeholder = self.layout.token_ids == words.history_placeholder
-        count = len(data)
-        prompts = self.layout.token_ids.repeat(count, 1)
-        encoded = np.stack([history.encode(positions) for positions in data.columns["history"]])
-        prompts[:, placeholder] = torch.from_numpy(encoded)
-        self.prompts = prompts  # (N, L)
+        self.count = len(data)
+        words, history, columns = target.vocabulary, target.config.history, data.columns
         closing = [words.cot_end, words.future_start]
-        self.reasonings = [words.encode(str(text)) + closing for text in data.columns["text"]]
-        self.deliberative = data.columns["deliberative"] == 1  # (N, tokens)
+        placeholder = self.layout.token_ids == words.history_placeholder
+        kinds = ("", "other_") if "other_text" in columns else ("",)
+        histories = [positions for kind in kinds for positions in columns[f"{kind}history"]]
+        self.prompts = self.layout.token_ids.repeat(len(histories), 1)  # (N or 2 N, L)
+        self.prompts[:, placeholder] = torch.from_numpy(np.stack([history.encode(one) for one in histories]))
+        texts = [str(text) for kind in kinds for text in columns[f"{kind}text"]]
+        self.reasonings = [words.encode(text) + closing for text in texts]
+        self.deliberative = np.concatenate([columns[f"{kind}deliberative"] == 1 for kind in kinds])  # (N or 2 N, R)
+        self.other = np.array([bool(text) for text in texts[self.count :]])  # (N,) or empty
+
+    def some_other(self, chosen: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Rows for some samples: about this share of them with another history, where they have one."""
+        if share == 0.0 or not len(self.other):
+            return chosen
+        return np.where(self.other[chosen] & (rng.random(len(chosen)) < share), chosen + self.count, chosen)
 
 
 def prompt_layout(target: AlpamayoTarget) -> PromptLayout:
@@ -64,19 +73,20 @@ def epoch_order(count: int, size: int, seed: int, epoch: int) -> NDArray[np.int6
     return order[: count // size * size].reshape(-1, size)
 
 
-def make_batch(data: Dataset, tokens: Tokens, chosen: NDArray[np.int64], device: torch.device) -> Batch:
-    """The batch of some sample numbers."""
-    said = [tokens.reasonings[i] for i in chosen]
-    padded = torch.zeros(len(chosen), max(map(len, said)), dtype=torch.int64)
+def make_batch(data: Dataset, tokens: Tokens, rows: NDArray[np.int64], device: torch.device) -> Batch:
+    """The batch of some rows of `tokens`."""
+    said = [tokens.reasonings[i] for i in rows]
+    padded = torch.zeros(len(rows), max(map(len, said)), dtype=torch.int64)
     weights = torch.zeros(padded.shape)
-    for row, (ids, sample) in enumerate(zip(said, chosen, strict=True)):
+    for row, (ids, sample) in enumerate(zip(said, rows, strict=True)):
         padded[row, : len(ids)] = torch.tensor(ids)
         weights[row, : len(ids)] = 1.0
         weights[row, np.flatnonzero(tokens.deliberative[sample])] = DELIBERATIVE_WEIGHT
-    prompts = tokens.prompts[torch.from_numpy(chosen)]
+    prompts = tokens.prompts[torch.from_numpy(rows)]
     return Batch(
         token_ids=torch.cat([prompts, padded], dim=1).to(device),
         weights=weights.to(device),
         lengths=torch.tensor([prompts.shape[1] + len(ids) for ids in said]).to(device),
-        actions=torch.from_numpy(data.columns["actions"][chosen]).to(device),
+        actions=torch.from_numpy(data.columns["actions"][rows % tokens.count]).to(device),
+        driven=torch.from_numpy(rows < tokens.count).to(device),
     )

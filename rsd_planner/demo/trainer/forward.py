@@ -167,12 +167,19 @@ def reasoning_loss(text: TextPass, reasoning: Tensor, weights: Tensor) -> Tensor
 
 
 def flow_loss(
-    network: AlpamayoNetwork, text: TextPass, lengths: Tensor, actions: Tensor, draws: int, generator: torch.Generator
+    network: AlpamayoNetwork,
+    text: TextPass,
+    lengths: Tensor,
+    actions: Tensor,
+    driven: Tensor,
+    draws: int,
+    generator: torch.Generator,
 ) -> Tensor:
     """Flow matching: the velocity from noise (time 0) to the sample's actions (time 1), at random times.
 
     Args:
         actions: (B, 64, 2) normalised.
+        driven: (B,) whether a sample counts.
         draws: Noise and time draws per sample; they share the prefix.
         generator: On the CPU, so that every device sees the same noise.
     """
@@ -181,4 +188,6 @@ def flow_loss(
     time = torch.rand(len(target), generator=generator).to(target.device)
     moment = time[:, None, None]
     found = velocity(network, text, lengths, (1 - moment) * noise + moment * target, time)
-    return functional.mse_loss(found, target - noise)
+    errors = (found - (target - noise)).square().mean(dim=(1, 2))
+    weights = driven.repeat_interleave(draws).float()
+    return (errors * weights).sum() / weights.sum().clamp(min=1.0)

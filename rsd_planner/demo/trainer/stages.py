@@ -33,6 +33,7 @@ from rsd_planner.target.alpamayo import AlpamayoTarget
 SAVE_EVERY_S = 120.0
 IGNORED = -100  # an answer that is not asked for
 FLOW_DRAWS = 2
+OTHER_SHARE = 0.4  # of `polish`'s samples, with another history
 SIGHT_WEIGHT = 0.2  # of each question, while the network learns to drive
 CLIP = 1.0
 SIDES, BODIES = ("", "left", "right"), ("", "car", "van", "truck", "pedestrian", "cyclist")
@@ -111,15 +112,21 @@ def train_see(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) 
 
 def train_drive(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
     """Teach the whole network to reason and to drive, in all weathers; the newest frames are still asked about."""
-    _train_whole("drive", target, data, out, recipe)
+    _train_whole("drive", target, data, out, recipe, 0.0)
 
 
 def train_polish(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
-    """Go on with what `drive` began: a step of few samples is what a CPU does in a second or two."""
-    _train_whole("polish", target, data, out, recipe)
+    """Go on with what `drive` began, in steps of few samples, some of them with another history than they had.
+
+    Args:
+        data: With the columns of `other_histories.py`.
+    """
+    _train_whole("polish", target, data, out, recipe, OTHER_SHARE)
 
 
-def _train_whole(stage: str, target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
+def _train_whole(
+    stage: str, target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe, other_share: float
+) -> None:
     torch.manual_seed(recipe.seed)
     device = _device(target)
     tokens, pictures = Tokens(target, data), Pictures(data, device)
@@ -128,14 +135,15 @@ def _train_whole(stage: str, target: AlpamayoTarget, data: Dataset, out: Path, r
 
     def loss_of(chosen: Any, step: int) -> dict[str, Tensor]:
         noise.manual_seed(recipe.seed * 1_000_003 + step)
-        batch = make_batch(data, tokens, chosen, device)
-        vision = encode_images(target.network, varied(pictures(chosen), _rng(recipe, step)))
+        rng = _rng(recipe, step)
+        batch = make_batch(data, tokens, tokens.some_other(chosen, other_share, rng), device)
+        vision = encode_images(target.network, varied(pictures(chosen), rng))
         text = read_text(target.network, tokens.layout, batch.token_ids, vision)
         newest = [level[:, -level.shape[1] // FRAMES :] for level in vision]
         sight = sum(_sight_losses(heads, newest, data, chosen).values(), torch.zeros((), device=device))
         return {
             "reasoning": reasoning_loss(text, batch.reasoning, batch.weights),
-            "flow": flow_loss(target.network, text, batch.lengths, batch.actions, FLOW_DRAWS, noise),
+            "flow": flow_loss(target.network, text, batch.lengths, batch.actions, batch.driven, FLOW_DRAWS, noise),
             "sight": SIGHT_WEIGHT * sight,
         }
 

@@ -175,20 +175,21 @@ def _other_motion(path: Path, tick: int, facts: Facts, rng: np.random.Generator)
     """A history at another speed that calls for another action, if there is one."""
     for index in rng.permutation(len(_MOTIONS)):
         speed, accel = _MOTIONS[int(index)]
-        if abs(speed - facts.ego.speed) < _OTHER_SPEED_MPS or not _drivable(speed, facts):
+        if abs(speed - facts.ego.speed) < _OTHER_SPEED_MPS or not drivable(speed, facts):
             continue
-        history = _history_at(path, tick, speed, accel)
+        history = history_at(path, tick, speed, accel)
         if action_of(say(replace(facts, ego=ego_motion(history)))) != action_of(say(facts)):
             return history
     return None
 
 
-def _drivable(speed: float, facts: Facts) -> bool:
+def drivable(speed: float, facts: Facts) -> bool:
+    """Whether the ego could still do what the scene asks, had it come at this speed."""
     cause = facts.cause
     return cause.kind not in _STOPPERS or stopping(speed, cause.distance - 2.0) < _DRIVABLE_MPS2
 
 
-def _history_at(path: Path, tick: int, speed: float, accel: float) -> EgoHistory:
+def history_at(path: Path, tick: int, speed: float, accel: float) -> EgoHistory:
     """16 poses over the ground the ego has covered, straight on before that, ending at `speed` after `accel`."""
     states = path.states[: tick + 1]
     xy = np.array([(state.x, state.y) for state in states])
