@@ -81,6 +81,7 @@ class Speculation:
     prefill_committed: int = 1  # tokens committed by the prefill
     sources: tuple[TokenSource | None, ...] = ()  # one per token: who proposed a routine one
     proposals: tuple[ProposalOutcome, ...] = ()  # in the order of the passes, the prefill's own first
+    tolerated: tuple[int, ...] = ()  # places of accepted tokens the target would not have said; only in a lossy plan
     draft_ms: float = 0.0  # drafts at work
     verify_ms: float = 0.0  # verify passes, the choice of tokens included
     overhead_ms: float = 0.0  # everything else
@@ -111,6 +112,7 @@ class Plan:
     frames_encoded: int  # images that went through the vision tower for this plan
     frames_reused: int  # images whose features were still there
     speculation: Speculation = Speculation()
+    lossy: bool = False  # made with `accept: action_tolerant`: the reasoning may not be the model's own
     parts: tuple[ReasoningPart, ...] = ()  # `reasoning` by who wrote it: joined and stripped they are the same text
 
     @property

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from rsd_planner.decoding.acceptance import EXACT, Substitution
 from rsd_planner.decoding.logits import Sampling
 from rsd_planner.decoding.loop import decode
 from rsd_planner.decoding.protocols import Draft
 from rsd_planner.decoding.reasoning import Closing, Reasoning
 from rsd_planner.decoding.verify_length import LONGEST, VerifyLength, measure_costs
 from rsd_planner.draft.memory import ReasoningMemory
+from rsd_planner.draft.path_changes import read_path_changes
 from rsd_planner.draft.target_parts import TargetParts
 from rsd_planner.engine.backends import Backend, BackendName, load_backend
+from rsd_planner.engine.manifest import target_fingerprint
 from rsd_planner.errors import CheckpointError, EngineError, ModelOutputError, ObservationError, ParameterError
 from rsd_planner.model_info import ModelInfo
 from rsd_planner.plan import WAYPOINTS, FinishReason, Plan, StageTimes, TokenOrigin
@@ -30,6 +33,7 @@ from rsd_planner.target.checkpoint import ModelDirectory, accessible
 from rsd_planner.target.config import FRAMES_PER_CAMERA, Variant
 
 _DTYPES = ("float32", "bfloat16")
+ACCEPTANCES = ("exact", "action_tolerant")
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class PlannerSettings:
     memory_ticks: int = 10  # earlier reasonings to propose from (exact); 0 = none
     verify_length: int | None = None  # drafted tokens per verify pass (exact); None = what is fastest here and now
     allow_plain_decoding: bool = False  # whether a draft that cannot be used is left aside instead of refused
+    accept: str = "exact"  # exact | action_tolerant: lossy, needs a draft with measured path changes
+    path_tolerance_m: float = 0.1  # action_tolerant: bound on the path change of a kind of token
     reasoning_deadline_s: float | None = None  # after this time in `plan` the reasoning is closed; None = never
 
     def __post_init__(self) -> None:
@@ -71,9 +77,20 @@ class PlannerSettings:
             raise ParameterError(f"verify_length is {self.verify_length}, expected 1 to {LONGEST}")
         if self.reasoning_deadline_s is not None and not self.reasoning_deadline_s > 0:
             raise ParameterError(f"reasoning_deadline_s is {self.reasoning_deadline_s}, expected more than 0")
+        if self.accept not in ACCEPTANCES:
+            raise ParameterError(f"accept is {self.accept!r}, expected one of {', '.join(ACCEPTANCES)}")
+        if not (math.isfinite(self.path_tolerance_m) and self.path_tolerance_m > 0):
+            raise ParameterError(f"path_tolerance_m is {self.path_tolerance_m}, expected more than 0")
+        if self.lossy and self.temperature > 0:
+            raise ParameterError(f"accept is {self.accept} with temperature {self.temperature}, expected 0 (greedy)")
         if self.backend not in (known := [name.value for name in BackendName]):
             raise ParameterError(f"backend is {self.backend!r}, expected one of {', '.join(known)}")
         _check_device(self.device)
+
+    @property
+    def lossy(self) -> bool:
+        """Whether a plan's reasoning may differ from the model's own."""
+        return self.accept != ACCEPTANCES[0]
 
 
 def _check_device(name: str) -> None:
@@ -115,9 +132,19 @@ class Planner:
     """One model, ready to plan. Owned by one thread."""
 
     def __init__(
-        self, target: AlpamayoTarget, info: ModelInfo, settings: PlannerSettings, draft: Draft | None = None
+        self,
+        target: AlpamayoTarget,
+        info: ModelInfo,
+        settings: PlannerSettings,
+        draft: Draft | None = None,
+        allowed: Container[Substitution] = EXACT,
     ) -> None:
+        """
+        Args:
+            allowed: Substitutions that `accept: action_tolerant` lets the draft make.
+        """
         self.info = info
+        self._allowed = allowed
         self._target = target
         self._settings = settings
         self._sampling = Sampling(settings.temperature, settings.top_p)
@@ -155,6 +182,7 @@ class Planner:
             else:
                 target.taps = config.taps
                 described = f"{config.kind.value}, {config.rope.value}"
+        allowed = _tolerated(directory, settings) if settings.lossy and draft is not None else EXACT
         info = ModelInfo(
             name=target.config.variant.model_name,
             path=model_dir,
@@ -164,13 +192,13 @@ class Planner:
             camera_ids=target.config.cameras,
             frames_per_camera=FRAMES_PER_CAMERA,
             takes_route=target.config.variant is Variant.V1_5,
-            notice=directory.notice,
+            notice=directory.notice if allowed is EXACT else f"{_lossy_notice(settings)} {directory.notice}".strip(),
             draft=described,
             draft_refused=refused,
             backend=backend.name,
             backend_refused=backend_refused,
         )
-        return cls(target, info, settings, draft)
+        return cls(target, info, settings, draft, allowed)
 
     @property
     def target(self) -> AlpamayoTarget:
@@ -234,6 +262,7 @@ class Planner:
             frames_encoded=len(new),
             frames_reused=len(frames) - len(new),
             speculation=reasoning.speculation,
+            lossy=self._allowed is not EXACT,
             parts=self._target.vocabulary.parts(reasoning.token_ids, reasoning.origins),
         )
 
@@ -257,6 +286,7 @@ class Planner:
             drafts=self._drafts,
             verify_length=self._verify_length,
             deadline=None if settings.reasoning_deadline_s is None else started + settings.reasoning_deadline_s,
+            allowed=self._allowed,
             on_commit=on_commit,
         )
         if reasoning.finish_reason is not FinishReason.EMPTY:
@@ -303,6 +333,19 @@ class Planner:
         """Noise depends on seed and t0 alone: the same instant gives the same plan, whatever was skipped before."""
         entropy = np.random.SeedSequence([self._settings.seed, stamp_ns % 2**64])
         return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]) % 2**63)
+
+
+def _tolerated(directory: ModelDirectory, settings: PlannerSettings) -> Container[Substitution]:
+    assert directory.draft is not None
+    changes = read_path_changes(directory.draft, target_fingerprint(directory.root))
+    return changes.below(settings.path_tolerance_m)
+
+
+def _lossy_notice(settings: PlannerSettings) -> str:
+    return (
+        f"LOSSY: accept is {settings.accept}, so a reasoning may hold tokens of the draft that are not the model's, "
+        f"where such a token was seen to move the path by less than {settings.path_tolerance_m:g} m."
+    )
 
 
 def target_parts(target: AlpamayoTarget) -> TargetParts:

@@ -73,6 +73,8 @@ MEANINGS = {
         "last t0 [ns]": "of the last plan",
         "last sequence": "of the last plan",
         "last finish reason": "how its reasoning ended",
+        "last tolerated tokens": "guessed tokens of its reasoning that are not the model's own; only with `accept: "
+        "action_tolerant`",
         "last withheld": "reason and detail, until a plan is published again",
     },
     "model": {
@@ -91,7 +93,7 @@ MEANINGS = {
         "routine share": "share of the reasoning that was guessed and accepted",
         "backend not used": "why PyTorch runs the model instead of the backend asked for",
         "draft not used": "why the model directory's draft was left aside",
-        "notice": "what the model directory says about its model",
+        "notice": "what the model directory says about its model, and that plans are lossy if `accept` lets them be",
     },
     "ego history": {
         "v0 from the history [m/s]": "speed at t0 that the positions of the odometry imply",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from rsd_planner.decoding.acceptance import accept
+from rsd_planner.decoding.acceptance import EXACT, Substitution, accept, differing
 from rsd_planner.decoding.logits import Choice, Sampling
 from rsd_planner.decoding.protocols import Draft, Proposal, Target
 from rsd_planner.decoding.reasoning import Clock, Closing, Reasoning, Transcript
@@ -33,9 +33,10 @@ def decode(
     drafts: Sequence[Draft] = (),
     verify_length: VerifyLength | None = None,
     deadline: float | None = None,
+    allowed: Container[Substitution] = EXACT,
     on_commit: Callable[[Sequence[int]], None] = lambda _: None,
 ) -> Reasoning:
-    """Reason about a prompt. Drafts change how fast the tokens come, never which.
+    """Reason about a prompt. Drafts change how fast the tokens come, never which, unless `allowed` lets them.
 
     A reasoning that does not end within `max_tokens` or by the deadline is closed by force, so that the action expert
     always finds the stop token's keys and values in the cache.
@@ -44,6 +45,7 @@ def decode(
         max_tokens: Most tokens of the target's own choice; forced ones come on top.
         drafts: In order of preference: the first that has something to propose is verified. None for one token a pass.
         deadline: `time.perf_counter()` from which on no further pass is begun.
+        allowed: Substitutions that a draft network's token is accepted in; greedy only. See `Speculation.tolerated`.
         on_commit: Given the newly committed tokens after each pass.
 
     Raises:
@@ -74,8 +76,10 @@ def decode(
         proposal = _propose(drafts, lengths.limit, transcript, target.vocab_size)
         clock.draft_ms += clock.lap()
         verified = target.verify([transcript.tokens[-1], *proposal.tokens])
-        accepted, own = accept(verified.logits, proposal, choice)
-        transcript.commit(proposal, accepted, own)
+        lenient = allowed if proposal.source is TokenSource.DRAFT else EXACT
+        accepted, own = accept(verified.logits, proposal, choice, lenient)
+        other = [] if lenient is EXACT else differing(verified.logits, proposal, accepted, choice)
+        transcript.commit(proposal, accepted, own, other)
         clock.verify_ms += clock.lap()
         _forget(target, len(proposal.tokens) - accepted)
         transcript.passes.append(len(transcript.new))

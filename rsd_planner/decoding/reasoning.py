@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rsd_planner.decoding.protocols import Proposal
@@ -40,6 +41,7 @@ class Transcript:
     tokens: list[int] = field(default_factory=list)
     sources: list[TokenSource | None] = field(default_factory=list)
     outcomes: list[ProposalOutcome] = field(default_factory=list)
+    tolerated: list[int] = field(default_factory=list)  # places of tokens the target would not have said
     passes: list[int] = field(default_factory=list)  # tokens committed by each verify pass
     new: list[int] = field(default_factory=list)  # committed by the last pass
     read: int = 0  # committed tokens whose keys and values are in the cache
@@ -57,8 +59,13 @@ class Transcript:
     def finished(self) -> bool:
         return self.stopped or self.room == 0
 
-    def commit(self, proposal: Proposal, accepted: int, own: int) -> None:
-        """Commit the accepted tokens and the target's own one, unless the stop token is among the accepted."""
+    def commit(self, proposal: Proposal, accepted: int, own: int, other: Sequence[int] = ()) -> None:
+        """Commit the accepted tokens and the target's own one, unless the stop token is among the accepted.
+
+        Args:
+            other: Which of the accepted tokens the target would not have said.
+        """
+        self.tolerated += [len(self.tokens) + i for i in other]
         new = list(proposal.tokens[:accepted])
         stopped = self.closing.future_start in new
         self.new = new if stopped else [*new, own]
@@ -91,6 +98,7 @@ class Transcript:
                 prefill_committed=said - sum(self.passes),
                 sources=tuple(self.sources),
                 proposals=tuple(self.outcomes),
+                tolerated=tuple(self.tolerated),
                 draft_ms=clock.draft_ms,
                 verify_ms=clock.verify_ms,
                 overhead_ms=clock.overhead_ms,

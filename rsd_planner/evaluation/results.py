@@ -35,6 +35,8 @@ class PlanRecord:
     tokens: int
     reasoning_tokens: int  # of them, those before the closing ones
     routine_tokens: int  # of these, the guessed and accepted ones
+    lossy: bool  # the reasoning may not be the model's own
+    tolerated_tokens: int  # of it, those that are not
     prefill_committed: int  # tokens committed by the prefill
     tokens_per_pass: tuple[int, ...]  # committed by each verify pass
     positions: NDArray[np.float64]  # (64, 3) m, frame of t0
@@ -61,6 +63,8 @@ class PlanRecord:
             tokens=len(plan.token_ids),
             reasoning_tokens=plan.speculation.reasoning_tokens,
             routine_tokens=round(plan.routine_share * plan.speculation.reasoning_tokens),
+            lossy=plan.lossy,
+            tolerated_tokens=len(plan.speculation.tolerated),
             prefill_committed=plan.speculation.prefill_committed,
             tokens_per_pass=plan.tokens_per_pass,
             positions=plan.positions,
@@ -96,6 +100,7 @@ class PlanRecord:
             "tokens": self.tokens,
             "routine_tokens": self.routine_tokens,
             "prefill_committed": self.prefill_committed,
+            **({"tolerated_tokens": self.tolerated_tokens} if self.lossy else {}),
             "tokens_per_pass": self.tokens_per_pass,
             "v0": round(self.v0, 4),
             "positions": self.positions.round(4).tolist(),

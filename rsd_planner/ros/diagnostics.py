@@ -129,6 +129,8 @@ def _inference(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]
     if statistics.last_plan is not None:
         values["last t0 [ns]"] = statistics.last_plan.stamp_ns
         values["last sequence"] = statistics.last_plan.sequence
+        if statistics.last_plan.lossy:
+            values["last tolerated tokens"] = len(statistics.last_plan.speculation.tolerated)
         values["last finish reason"] = statistics.last_plan.finish_reason.value
     if statistics.last_withheld is not None:
         values["last withheld"] = f"{statistics.last_withheld.reason}: {statistics.last_withheld.detail}"

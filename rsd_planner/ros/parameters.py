@@ -87,6 +87,15 @@ SPECIFICATIONS: Mapping[str, Specification] = {
     "allow_plain_decoding": Specification(
         False, "Whether to run without the model directory's draft/ if that cannot be used; refused otherwise."
     ),
+    "accept": Specification(
+        "exact",
+        "Which guessed tokens stand: those that are the model's own, or (LOSSY) also those of a kind that was measured "
+        "to move the path by less than `path_tolerance`; see `rsd_planner measure-path-changes`.",
+        choices=("exact", "action_tolerant"),
+    ),
+    "path_tolerance": Specification(
+        0.1, "With `accept: action_tolerant`: bound on what a kind of token moves the path, m.", (0.001, 10.0)
+    ),
     "seed": Specification(0, "Seed of sampling and of the flow noise; with t0 it fixes a plan.", (0, 2**31 - 1)),
     "cameras": Specification(
         ["front_left", "front", "front_right", "front_tele"],
@@ -146,6 +155,8 @@ class NodeParameters:
     memory_ticks: int
     verify_length: int  # 0 = as many as is fastest
     allow_plain_decoding: bool
+    accept: str
+    path_tolerance: float  # m
     seed: int
     cameras: Mapping[str, int]  # name -> standard id, reference camera first
     image_transport: str
@@ -166,6 +177,7 @@ class NodeParameters:
         """What the worker is to load."""
         settings = {name: getattr(self, name) for name in _SETTINGS}
         settings["reasoning_deadline_s"] = self.reasoning_deadline or None
+        settings["path_tolerance_m"] = self.path_tolerance
         settings["verify_length"] = self.verify_length or None
         return LoadRequest(self.model, settings, tuple(self.cameras.values()))
 
@@ -181,6 +193,7 @@ _SETTINGS = (  # those the planner has under the same name
     "max_reasoning_tokens",
     "memory_ticks",
     "allow_plain_decoding",
+    "accept",
     "seed",
 )
 
@@ -271,6 +284,8 @@ _AS_DECLARED = (
     "memory_ticks",
     "verify_length",
     "allow_plain_decoding",
+    "accept",
+    "path_tolerance",
     "seed",
     "image_transport",
     "output_frame",

@@ -97,6 +97,7 @@ def read_plan(message: Message) -> Plan:
     speculation["proposals"] = tuple(
         ProposalOutcome(**{**outcome, "source": TokenSource(outcome["source"])}) for outcome in speculation["proposals"]
     )
+    speculation["tolerated"] = tuple(speculation["tolerated"])
     said.update(
         token_ids=tuple(said["token_ids"]),
         origins=tuple(TokenOrigin(origin) for origin in said["origins"]),

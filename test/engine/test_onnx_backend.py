@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,7 @@ import onnxruntime
 import pytest
 import torch
 from golden_cases import R1, V1_5, golden_case
-from typer.testing import CliRunner
 
-from rsd_planner.cli import app
-from rsd_planner.demo.make_bag import BAG_DIR
 from rsd_planner.engine.specifications import cache_names
 from rsd_planner.evaluation.check_target import BOUNDS, compare
 from rsd_planner.plan import Plan, TokenOrigin
@@ -164,12 +160,3 @@ def test_warm_up_and_reset(pairs: Pairs) -> None:
     planner.warm_up([1])
     planner.reset()
     assert planner.plan(observation).token_ids == before.token_ids
-
-
-def test_evaluate_takes_a_backend(r1_model: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    flags = ["--stride", "80", "--model", str(r1_model), "--backend", "onnxruntime", "--out", str(out)]
-    result = CliRunner().invoke(app, ["evaluate", str(BAG_DIR), *flags])
-    assert result.exit_code == 0, result.output
-    assert "ONNX Runtime 1." in (out / "index.html").read_text()
-    assert json.loads((out / "plans.jsonl").read_text().splitlines()[0])["reasoning"]
