@@ -89,8 +89,10 @@ class _Recorded:
         self._inputs = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in example.items()}
         for _ in range(_WARM_UPS):
             compute(self._inputs)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, stream=torch.cuda.current_stream()):
+        self._graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        if stream == torch.cuda.default_stream():
+            raise RuntimeError("nothing can be recorded on the default stream: call own_stream in this thread first")
+        with torch.cuda.graph(self._graph, stream=stream):
             self._outputs = compute(self._inputs)
 
     def __call__(self, given: Tensors) -> Tensors:

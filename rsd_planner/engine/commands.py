@@ -56,6 +56,8 @@ def build_engine(
         from rich.console import Console
 
         from rsd_planner.engine.build import build_engines
+        from rsd_planner.engine.manifest import peak_memory
 
         manifest = build_engines(onnx, out, targets=target, module=module, console=Console(stderr=True))
-    print(f"wrote {len(manifest.engines)} engines for {', '.join(manifest.capabilities)} to {out}")
+    built = f"{len(manifest.engines)} engines for {', '.join(manifest.capabilities)}"
+    print(f"wrote {built} to {out}, peak memory {peak_memory() / 1e9:.2f} GB")

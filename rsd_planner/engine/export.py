@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import resource
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from rsd_planner.engine.manifest import (
     Graph,
     Port,
     fingerprint,
+    peak_memory,
     sha256,
     target_fingerprint,
 )
@@ -89,11 +89,6 @@ def export(
 
 def _say(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def peak_memory() -> int:
-    """Most bytes this process has had in memory so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _header(

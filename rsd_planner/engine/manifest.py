@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -158,6 +159,11 @@ def fingerprint(folders: Sequence[Path]) -> str:
         for path, digest in zip(paths, digests, strict=True):
             whole.update(f"{path.name} {digest}\n".encode())
     return whole.hexdigest()
+
+
+def peak_memory() -> int:
+    """Most bytes this process has had in memory so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def sha256(paths: Sequence[Path]) -> str:
