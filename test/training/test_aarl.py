@@ -20,7 +20,6 @@ from training_files import golden_target
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.draft.config import DraftKind
 from rsd_planner.draft.load import DraftFiles, load_draft, read_draft
-from rsd_planner.draft.rotary import Rope
 from rsd_planner.errors import ParameterError, TrainingError
 from rsd_planner.planner import target_parts
 from rsd_planner.scene.observation import Observation
@@ -34,7 +33,7 @@ from rsd_planner.training.counterfactuals import Counterfactuals, Scene
 from rsd_planner.training.frames import BagOptions, open_frames
 from rsd_planner.training.samples import Batch, Samples
 from rsd_planner.training.teacher import Teacher
-from rsd_planner.training.train_draft import DraftTrainee, Request, train_draft
+from rsd_planner.training.train_draft import DraftTrainee
 
 QUIET = Console(quiet=True)
 CAP = 24
@@ -42,23 +41,13 @@ FEW = Options(candidates=3, draws=1, blocks=2)
 
 
 @pytest.fixture(scope="module")
-def drafts(world: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[DraftKind, Path]:
-    """Distilled as far as to agree with the target here and there."""
-    found = {}
-    for kind in DraftKind:
-        out = found[kind] = tmp_path_factory.mktemp(kind.name)
-        numbers: dict[str, Any] = {"steps": 8, "batch": 2, "validations": 1, "validation_frames": 1, "anchors": 8}
-        train_draft(
-            Request(R1, kind, Rope.FLAT, world, out, cache=shared_cache, max_tokens=CAP, rate=1e-2, **numbers), QUIET
-        )
-    return found
-
-
-@pytest.fixture(scope="module")
-def request_of(world: Path, shared_cache: Path, drafts: dict[DraftKind, Path]) -> Any:
+def request_of(world: Path, shared_cache: Path, distilled: dict[DraftKind, Path]) -> Any:
     def make(out: Path, kind: DraftKind = DraftKind.DFLASH, **changes: Any) -> AarlRequest:
         numbers: dict[str, Any] = {"steps": 3, "batch": 2, "validations": 1, "validation_frames": 1, "rate": 1e-3}
-        request = AarlRequest(R1, drafts[kind], world, out, options=FEW, cache=shared_cache, max_tokens=CAP, **numbers)
+        numbers |= {"cache": shared_cache, "max_tokens": CAP}
+        request = AarlRequest(
+            R1, distilled[kind], world, out, options=FEW, cache=shared_cache, max_tokens=CAP, **numbers
+        )
         return replace(request, **changes)
 
     return make

@@ -1,0 +1,117 @@
+"""The commands `rsd_planner measure-draft` and `rsd_planner measure-path-changes`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rsd_planner.demo.world.splits import Split
+from rsd_planner.errors import ParameterError
+from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
+
+TargetDir = Annotated[Path, typer.Option(metavar="DIR", help="Model directory of the target.")]
+DraftDir = Annotated[Path, typer.Option(metavar="DIR", help="Draft directory.")]
+Data = Annotated[Path, typer.Option(metavar="DATA", help="Folder of the demo world's splits, or a recording.")]
+Frames = Annotated[int, typer.Option(help="Frames, spread over the split.")]
+Draws = Annotated[int, typer.Option(help="Of the flow noise, the same for both paths that are compared.")]
+MaxTokens = Annotated[int, typer.Option(help="Longest reasoning.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
+Dtype = Annotated[str, typer.Option(help="Of the target: float32 or bfloat16.")]
+
+
+def measure_draft(
+    target: TargetDir,
+    draft: DraftDir,
+    data: Data,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where SPLIT.json goes; the same call goes on there.")],
+    split: Annotated[str, typer.Option(help="val, test, off_shelf or train.")] = "val",
+    frames: Frames = 32,
+    draws: Draws = 2,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(metavar="M", help="Also measure the lossy mode with this bound.", show_default="exact only"),
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="What each token moves; can be shared.", show_default="in --out")
+    ] = None,
+    max_tokens: MaxTokens = 256,
+    device: Device = "cpu",
+    dtype: Dtype = "float32",
+) -> None:
+    """Measure a draft: L, passes, action-weighted acceptance, and what its rejected guesses would do to the path."""
+    with interruptible():
+        from rich.console import Console
+
+        from rsd_planner.training import worth
+        from rsd_planner.training.survey import SurveyRequest
+
+        request = SurveyRequest(
+            target,
+            draft,
+            data,
+            out,
+            _split(split),
+            frames=frames,
+            draws=draws,
+            weights=weights,
+            tolerance_m=tolerance,
+            max_tokens=max_tokens,
+            device=device,
+            dtype=dtype,
+        )
+        figures = worth.measure_draft(request, Console(stderr=True))
+    if figures is None:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    worth.print_figures(figures, Console())
+    print(f"wrote {out / f'{split}.json'}")
+
+
+def measure_path_changes(
+    target: TargetDir,
+    draft: DraftDir,
+    data: Data,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where it is noted frame by frame; the same call goes on.")],
+    split: Annotated[str, typer.Option(help="Frames that nothing is reported on later.")] = "train",
+    frames: Frames = 200,
+    draws: Draws = 2,
+    max_tokens: MaxTokens = 256,
+    device: Device = "cpu",
+    dtype: Dtype = "float32",
+) -> None:
+    """Measure how far the path moves per kind of wrong guess: what `accept: action_tolerant` needs.
+
+    Writes path_changes.json into the draft's directory.
+    """
+    with interruptible():
+        from rich.console import Console
+
+        from rsd_planner.training import worth
+        from rsd_planner.training.survey import SurveyRequest
+
+        request = SurveyRequest(
+            target,
+            draft,
+            data,
+            out,
+            _split(split),
+            frames=frames,
+            draws=draws,
+            weighted=False,
+            max_tokens=max_tokens,
+            device=device,
+            dtype=dtype,
+        )
+        changes = worth.measure_path_changes(request, Console(stderr=True))
+    if changes is None:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    print(f"wrote {len(changes.kinds)} kinds of tokens to {draft / 'path_changes.json'}")
+
+
+def _split(name: str) -> Split:
+    try:
+        return Split(name)
+    except ValueError:
+        known = ", ".join(split.value for split in Split)
+        raise ParameterError(f"--split is {name!r}, expected one of {known}") from None
