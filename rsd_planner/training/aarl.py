@@ -119,7 +119,7 @@ class AarlRequest:
             seed=self.seed,
             layers=config.shape.layers,
             block_size=config.block_size or 2,
-            anchors=self.options.blocks,
+            anchors=2 * self.options.blocks,  # as many blocks as RL draws
             validations=self.validations,
             max_tokens=self.max_tokens,
             device=self.device,
@@ -226,12 +226,12 @@ def _trainee(
     parts = target_parts(target)
     fixed = vocabulary_maps(files.token_ids, target.vocab_size)
     own = {"objective": request.objective.value, "initial": _digest(files.tensors)}
-    learner = objective_of(files, parts, blocks=request.options.blocks)
+    learner = objective_of(files, parts, blocks=asked.anchors)
     if request.objective is Objective.DISTILL:
         return DraftTrainee(asked, config, learner, samples, fixed, target, prompts, {**facts, **own})
     options = request.options if request.objective is Objective.AARL else replace(request.options, action_weight=0.0)
     judge = Counterfactuals(cache.teacher)
-    frozen = objective_of(files, parts, blocks=request.options.blocks).requires_grad_(False).eval()
+    frozen = objective_of(files, parts, blocks=asked.anchors).requires_grad_(False).eval()
     policies = [BlockPolicy(one, parts, files.token_ids) for one in (learner, frozen)]
     module = AarlObjective(policies[0], policies[1], judge, options)
     own |= {"options": json.loads(json.dumps(asdict(options)))}

@@ -64,7 +64,9 @@ def train_aarl(
     ] = Advantage.CENTRED,
     candidates: Annotated[int, typer.Option(help="Sampled per block start.")] = 8,
     draws: Annotated[int, typer.Option(help="Of the flow noise, the same for all candidates of a frame.")] = 2,
-    blocks: Annotated[int, typer.Option(help="Block starts per frame and step.")] = 2,
+    blocks: Annotated[
+        int, typer.Option(help="Per frame and step: block starts where the draft differs, and as many anywhere.")
+    ] = 2,
     action_weight: Annotated[float, typer.Option(help="Of the action's error in the reward.")] = 1.0,
     text_weight: Annotated[float, typer.Option(help="Of the share of changed tokens that match.")] = 0.5,
     kl_weight: Annotated[float, typer.Option(help="Of the KL to the initial draft at the anchors.")] = 0.02,

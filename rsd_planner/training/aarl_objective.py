@@ -39,7 +39,7 @@ class Options:
     kl_weight: float = 0.02
     candidates: int = 8  # K
     draws: int = 2  # of the flow noise
-    blocks: int = 2  # block starts per frame and step
+    blocks: int = 2  # per frame and step: block starts where the draft differs, and as many anywhere
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ class _Group:
 class AarlObjective(nn.Module):
     """-advantage * log pi of sampled candidates + kl_weight * KL to the frozen draft at the anchors.
 
-    At a block start, the changed tokens are those where the draft's argmax is not the target's token. A candidate has
-    them sampled from the draft at temperature 1 and all others as the target said them; the stop token always stays.
+    Candidates come from block starts where the draft differs from the target, anchors also from as many block starts
+    anywhere. At a block start, the changed tokens are those where the draft's argmax is not the target's token, the
+    stop token apart. A candidate has them sampled from the draft at temperature 1 and all others as the target has.
     """
 
     def __init__(self, draft: BlockPolicy, frozen: BlockPolicy, judge: Counterfactuals, options: Options) -> None:
@@ -75,7 +76,8 @@ class AarlObjective(nn.Module):
             probe: Frames to count agreement on, over all their block starts; None in most steps.
         """
         draft, frozen = self._policies
-        starts, usable = drawn_starts(batch, self._options.blocks, seed)
+        generator = torch.Generator().manual_seed(seed)
+        starts, usable, judged = self._starts(batch, generator)
         logits = draft.logits(batch, starts)
         with torch.no_grad():
             frozen_logits = frozen.logits(batch, starts)
@@ -86,34 +88,45 @@ class AarlObjective(nn.Module):
         drift = divergence(logits, frozen_logits)  # (B, A, depth)
         anchors = anchored(self._options.anchor, frozen_agrees, agrees)
         pull = _mean(drift, anchors)
-        generator = torch.Generator().manual_seed(seed)
-        groups = self._candidates(batch, starts, logits, there & ~agrees, generator)
+        differs, changeable = there & ~agrees, _before_stop(batch, draft.places(starts, logits.shape[2]))
+        groups = self._candidates(batch, starts, logits, differs & judged & changeable, generator)
         gain, watched = self._reinforced(batch, scenes, groups, generator)
         unused = 0.0 * logits.sum()  # every process has a gradient for every weight, whatever its share holds
         loss = self._options.kl_weight * pull - gain + unused
-        flipped = (there & ~agrees).sum() / there.sum().clamp(min=1)
+        anywhere = there & ~judged
+        flipped = (differs & anywhere).sum() / anywhere.sum().clamp(min=1)
         found = {"loss": loss, "kl": _mean(drift, frozen_agrees), "flipped": flipped, **watched}
         if probe is not None:
             found |= self._count(probe)
         return found
+
+    def _starts(self, batch: Batch, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, A) block starts, which of them are any, and (A, 1) which are drawn for their candidates."""
+        draft, count = self._policies[0], self._options.blocks
+        starts, usable = all_starts(batch)
+        with torch.no_grad():
+            logits = draft.logits(batch, starts)
+        labels, there = draft.labels(batch, starts, logits.shape[2])
+        there &= _before_stop(batch, draft.places(starts, logits.shape[2]))
+        differs = ((logits.argmax(dim=-1) != labels) & there).any(dim=2) & usable
+        drawn = [drawn_starts(wanted, count, generator) for wanted in (differs, usable)]
+        judged = torch.arange(2 * drawn[0][0].shape[1], device=starts.device) < drawn[0][0].shape[1]
+        return torch.cat([d[0] for d in drawn], dim=1), torch.cat([d[1] for d in drawn], dim=1), judged[:, None]
 
     def _candidates(
         self, batch: Batch, starts: Tensor, logits: Tensor, differs: Tensor, generator: torch.Generator
     ) -> list[_Group]:
         groups = []
         for frame, block in differs.any(dim=2).nonzero().tolist():
-            places = starts[frame, block] + 1 + differs[frame, block].nonzero()[:, 0]
-            kept = places < batch.reasoning_lengths[frame] - 1  # the stop token stays
-            if not bool(kept.any()):
-                continue
-            within = (places - starts[frame, block] - 1)[kept]
+            within = differs[frame, block].nonzero()[:, 0]
+            places = starts[frame, block] + 1 + within
             log_chances = logits[frame, block, within].log_softmax(dim=-1)  # (changed, words)
             chances = log_chances.detach().exp().cpu()
             drawn = torch.multinomial(chances, self._options.candidates, replacement=True, generator=generator)
             drawn = drawn.to(logits.device)  # (changed, K)
-            own = batch.tokens[frame, batch.prompt_length + places[kept]]
+            own = batch.tokens[frame, batch.prompt_length + places]
             said = self._policies[0].words[drawn].T
-            groups.append(_Group(frame, places[kept], own, said, log_chances.gather(1, drawn).mean(dim=0)))
+            groups.append(_Group(frame, places, own, said, log_chances.gather(1, drawn).mean(dim=0)))
         return groups
 
     def _reinforced(
@@ -184,6 +197,11 @@ class AarlObjective(nn.Module):
         agrees, agreed = (logits.argmax(dim=-1) == labels) & there, (before.argmax(dim=-1) == labels) & there
         counts = {"places": there, "static_set": agreed, "policy_set": agrees, "left_set": agreed & ~agrees}
         return {name: mask.sum().float() for name, mask in counts.items()}
+
+
+def _before_stop(batch: Batch, places: Tensor) -> Tensor:
+    """Which of (B, A, depth) reasoning tokens come before the last one of their reasoning."""
+    return places < batch.reasoning_lengths[:, None, None] - 1
 
 
 def _mean(values: Tensor, where: Tensor) -> Tensor:

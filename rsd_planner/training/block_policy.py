@@ -43,9 +43,14 @@ class BlockPolicy:
             steps.append(hidden.gather(1, rows[..., None].expand(-1, -1, hidden.shape[-1])))
         return self.objective.logits(torch.stack(steps, dim=2))[..., self._rows]
 
+    @staticmethod
+    def places(starts: Tensor, depth: int) -> Tensor:
+        """(B, A, depth) numbers of the reasoning tokens that blocks are about."""
+        return starts[:, :, None] + torch.arange(1, depth + 1, device=starts.device)
+
     def labels(self, batch: Batch, starts: Tensor, depth: int) -> tuple[Tensor, Tensor]:
         """The target's own words at (B, A, depth), -1 where the draft has none for it; and which places there are."""
-        places = starts[:, :, None] + torch.arange(1, depth + 1, device=starts.device)
+        places = self.places(starts, depth)
         known = (batch.prompt_length + places).clamp(max=batch.tokens.shape[1] - 1)
         tokens = batch.tokens.gather(1, known.flatten(1)).view_as(places)
         return self._column[tokens], places < batch.reasoning_lengths[:, None, None]
@@ -58,9 +63,12 @@ def all_starts(batch: Batch) -> tuple[Tensor, Tensor]:
     return starts, starts < batch.reasoning_lengths[:, None] - 1
 
 
-def drawn_starts(batch: Batch, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """(B, A) random block starts without repetition, at most `count` per reasoning; as `all_starts`."""
-    starts, usable = all_starts(batch)
-    chance = torch.rand(starts.shape, generator=torch.Generator().manual_seed(seed)).to(starts.device)
-    drawn = chance.masked_fill(~usable, -1.0).topk(min(count, starts.shape[1]), dim=1).indices
-    return drawn, usable.gather(1, drawn)
+def drawn_starts(wanted: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """(B, A) random block starts without repetition, at most `count` of those wanted; and which of them are wanted.
+
+    Args:
+        wanted: (B, starts), True where a block may be drawn.
+    """
+    chance = torch.rand(wanted.shape, generator=generator).to(wanted.device)
+    drawn = chance.masked_fill(~wanted, -1.0).topk(min(count, wanted.shape[1]), dim=1).indices
+    return drawn, wanted.gather(1, drawn)

@@ -45,9 +45,7 @@ def request_of(world: Path, shared_cache: Path, distilled: dict[DraftKind, Path]
     def make(out: Path, kind: DraftKind = DraftKind.DFLASH, **changes: Any) -> AarlRequest:
         numbers: dict[str, Any] = {"steps": 3, "batch": 2, "validations": 1, "validation_frames": 1, "rate": 1e-3}
         numbers |= {"cache": shared_cache, "max_tokens": CAP}
-        request = AarlRequest(
-            R1, distilled[kind], world, out, options=FEW, cache=shared_cache, max_tokens=CAP, **numbers
-        )
+        request = AarlRequest(R1, distilled[kind], world, out, options=FEW, **numbers)
         return replace(request, **changes)
 
     return make
