@@ -106,7 +106,7 @@ def _check_device(name: str) -> None:
 
 def _load_backend(model_dir: Path, settings: PlannerSettings) -> tuple[Backend, str]:
     """The backend asked for; or PyTorch, where that is allowed, and why the other was refused."""
-    name, engine = BackendName(settings.backend), Path(settings.engine) if settings.engine else None
+    name, engine = BackendName(settings.backend), Path(settings.engine).expanduser() if settings.engine else None
     try:
         return load_backend(name, model_dir, engine, device=settings.device, dtype=settings.dtype), ""
     except EngineError as error:
