@@ -39,9 +39,12 @@ def test_defaults_of_the_model_are_those_of_the_planner(serve):
         "max_reasoning_tokens",
         "memory_ticks",
         "allow_plain_decoding",
+        "accept",
         "seed",
     ):
         assert getattr(parameters, name) == getattr(settings, name)
+    assert parameters.path_tolerance == settings.path_tolerance_m
+    assert parameters.load_request.settings["path_tolerance_m"] == 0.1
     assert (parameters.verify_length, settings.verify_length) == (0, None)
     assert (parameters.reasoning_deadline, settings.reasoning_deadline_s) == (0.0, None)
 
@@ -74,6 +77,8 @@ def test_an_integer_serves_where_a_number_is_expected(serve):
         ("memory_ticks", -1, "-1", "integer from 0 to 1000"),
         ("reasoning_deadline", -0.1, "-0.1", "number from 0 to 60"),
         ("allow_plain_decoding", 1, "1", "true or false"),
+        ("accept", "loosely", "'loosely'", "one of exact, action_tolerant"),
+        ("path_tolerance", 0.0, "0.0", "number from 0.001 to 10"),
         ("dtype", "float64", "'float64'", "one of float32, bfloat16"),
         ("image_transport", "h264", "'h264'", "one of compressed, raw"),
         ("autostart", "yes", "'yes'", "true or false"),
