@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from rsd_planner.demo.world.splits import Split
-from rsd_planner.errors import ParameterError
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
 
 TargetDir = Annotated[Path, typer.Option(metavar="DIR", help="Model directory of the target.")]
@@ -26,7 +25,7 @@ def measure_draft(
     draft: DraftDir,
     data: Data,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where SPLIT.json goes; the same call goes on there.")],
-    split: Annotated[str, typer.Option(help="val, test, off_shelf or train.")] = "val",
+    split: Annotated[Split, typer.Option(help="Of --data.")] = Split.VAL,
     frames: Frames = 32,
     draws: Draws = 2,
     tolerance: Annotated[
@@ -52,7 +51,7 @@ def measure_draft(
             draft,
             data,
             out,
-            _split(split),
+            split,
             frames=frames,
             draws=draws,
             weights=weights,
@@ -65,7 +64,7 @@ def measure_draft(
     if figures is None:
         raise typer.Exit(EXIT_INTERRUPTED)
     worth.print_figures(figures, Console())
-    print(f"wrote {out / f'{split}.json'}")
+    print(f"wrote {out / f'{split.value}.json'}")
 
 
 def measure_path_changes(
@@ -73,7 +72,7 @@ def measure_path_changes(
     draft: DraftDir,
     data: Data,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where it is noted frame by frame; the same call goes on.")],
-    split: Annotated[str, typer.Option(help="Frames that nothing is reported on later.")] = "train",
+    split: Annotated[Split, typer.Option(help="Of --data: frames that nothing is reported on later.")] = Split.TRAIN,
     frames: Frames = 200,
     draws: Draws = 2,
     max_tokens: MaxTokens = 256,
@@ -95,7 +94,7 @@ def measure_path_changes(
             draft,
             data,
             out,
-            _split(split),
+            split,
             frames=frames,
             draws=draws,
             weighted=False,
@@ -107,11 +106,3 @@ def measure_path_changes(
     if changes is None:
         raise typer.Exit(EXIT_INTERRUPTED)
     print(f"wrote {len(changes.kinds)} kinds of tokens to {draft / 'path_changes.json'}")
-
-
-def _split(name: str) -> Split:
-    try:
-        return Split(name)
-    except ValueError:
-        known = ", ".join(split.value for split in Split)
-        raise ParameterError(f"--split is {name!r}, expected one of {known}") from None
