@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rsd_planner.decoding.protocols import Step
-from rsd_planner.engine import masks
+from rsd_planner.engine import inputs
 from rsd_planner.engine.capture import LENGTHS, CapturedRunner
 from rsd_planner.engine.graph_parts import PACKED_ATTENTION, graph_attention
 from rsd_planner.engine.graphs import ActionGraph, TextGraph
@@ -44,7 +44,7 @@ class CapturedTarget(AlpamayoTarget):
                 "positions": positions,
                 "deepstack": embedded.new_zeros(0, *embedded.shape[1:]),
                 "asked": torch.arange(count - asked, count, device=self.device),
-                "mask": masks.causal(length, count, self.cache.capacity, self.device),
+                "mask": inputs.causal(length, count, self.cache.capacity, self.device),
                 "write_index": torch.full((1,), length, device=self.device),
             },
             self.cache,
@@ -55,19 +55,9 @@ class CapturedTarget(AlpamayoTarget):
     @torch.inference_mode()
     def velocity(self, actions: Tensor, time: float) -> Tensor:
         """See `AlpamayoTarget.velocity`."""
-        count, length = len(actions), self.cache.length
-        self.cache.reserve(count)
-        out = self._runner.run(
-            "action",
-            {
-                "actions": actions[None].to(self.device),
-                "time": torch.full((1,), time, dtype=torch.float32, device=self.device),
-                "positions": self._positions_after(length, count),
-                "mask": masks.open_to(length + count, count, self.cache.capacity, self.device),
-                "write_index": torch.full((1,), length, device=self.device),
-            },
-            self.cache,
-        )
+        self.cache.reserve(len(actions))
+        positions = self._positions_after(self.cache.length, len(actions))
+        out = self._runner.run("action", inputs.flow_step(actions, time, positions, self.cache), self.cache)
         return out["velocity"][0]
 
     def close(self) -> None:

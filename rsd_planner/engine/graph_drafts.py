@@ -13,7 +13,7 @@ from rsd_planner.draft.dflash import DFlashBlocks
 from rsd_planner.draft.eagle3 import Eagle3Chain
 from rsd_planner.draft.load import DraftFiles, read_draft
 from rsd_planner.draft.target_parts import TargetParts
-from rsd_planner.engine import masks
+from rsd_planner.engine import inputs
 from rsd_planner.engine.runner import Runner
 from rsd_planner.engine.specifications import CHUNK
 
@@ -64,7 +64,7 @@ class GraphEagle3(Eagle3Chain):
                     "features": features[:, part],
                     "cos": cos,
                     "sin": sin,
-                    "mask": masks.causal(past, count, self.cache.capacity, self.target.device),
+                    "mask": inputs.causal(past, count, self.cache.capacity, self.target.device),
                     "write_index": torch.full((1,), past, device=self.target.device),
                 },
                 self.cache,
@@ -108,7 +108,7 @@ class GraphDFlash(DFlashBlocks):
                 "embeddings": self.target.embedding(self.block)[None],
                 "cos": cos,
                 "sin": sin,
-                "mask": masks.open_to(past + block, block, self.cache.capacity, self.target.device),
+                "mask": inputs.open_to(past + block, block, self.cache.capacity, self.target.device),
                 "write_index": torch.full((1,), past, device=self.target.device),
             },
             self.cache,

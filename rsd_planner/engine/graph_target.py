@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers.vision_utils import get_vision_interpolation_indices_and_weights, get_vision_position_ids
 
 from rsd_planner.decoding.protocols import Step
-from rsd_planner.engine import masks
+from rsd_planner.engine import inputs
 from rsd_planner.engine.runner import Runner
 from rsd_planner.engine.specifications import CHUNK
 from rsd_planner.target.alpamayo import AlpamayoTarget, Parts, VisionFeatures
@@ -95,8 +95,8 @@ class GraphTarget(AlpamayoTarget):
                     "positions": positions[:, :, start:stop],
                     "deepstack": levels[:, start:stop],
                     "asked": wanted,
-                    "mask": masks.causal(self.cache.length, stop - start, self.cache.capacity, self.device),
-                    "write_index": self._write_index(),
+                    "mask": inputs.causal(self.cache.length, stop - start, self.cache.capacity, self.device),
+                    "write_index": torch.full((1,), self.cache.length, device=self.device),
                 },
                 self.cache,
             )
@@ -110,20 +110,7 @@ class GraphTarget(AlpamayoTarget):
     @torch.inference_mode()
     def velocity(self, actions: Tensor, time: float) -> Tensor:
         """See `AlpamayoTarget.velocity`."""
-        count, length = len(actions), self.cache.length
-        self.cache.reserve(count)
-        out = self._runner.run(
-            "action",
-            {
-                "actions": upload(actions, self.device)[None],
-                "time": torch.full((1,), time, dtype=torch.float32, device=self.device),
-                "positions": self._positions_after(length, count),
-                "mask": masks.open_to(length + count, count, self.cache.capacity, self.device),
-                "write_index": self._write_index(),
-            },
-            self.cache,
-        )
+        self.cache.reserve(len(actions))
+        positions = self._positions_after(self.cache.length, len(actions))
+        out = self._runner.run("action", inputs.flow_step(actions, time, positions, self.cache), self.cache)
         return out["velocity"][0]
-
-    def _write_index(self) -> Tensor:
-        return torch.full((1,), self.cache.length, device=self.device)
