@@ -19,6 +19,7 @@ from rsd_planner.errors import ParameterError, PlannerError
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
 from rsd_planner.training.aarl_command import train_aarl
 from rsd_planner.training.command import train_draft
+from rsd_planner.training.reproduce_command import reproduce
 from rsd_planner.training.worth_command import measure_draft, measure_path_changes
 
 EXIT_ERROR = 2
@@ -32,6 +33,7 @@ app.command()(train_draft)
 app.command()(train_aarl)
 app.command()(measure_draft)
 app.command()(measure_path_changes)
+app.command()(reproduce)
 
 
 def main() -> None:

@@ -1,0 +1,47 @@
+"""The command `rsd_planner reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
+
+
+def reproduce(
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the demo world's splits.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Everything goes there; the same call goes on.")],
+    target: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Model directory.", show_default="the bundled demo model")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="JSON", help="Numbers that differ from those in training/reproduce.py.")
+    ] = None,
+    drafts: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Distilled drafts of `demo train-drafts`, used as they are.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="What the target says; can be shared.", show_default="in --out")
+    ] = None,
+    cache_gb: Annotated[float, typer.Option(help="Hidden states kept there, GB; the others are recomputed.")] = 8.0,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+) -> None:
+    """Put the paper's claims to the test: train and measure every row, in turn, and say which claims hold here.
+
+    Writes results.json and results.md, anew after every draft. Ctrl-C saves; the same command goes on.
+    """
+    with interruptible():
+        from rich.console import Console
+
+        from rsd_planner.demo.model import demo_model_dir
+        from rsd_planner.training.reproduce import Recipe, ReproduceRequest
+        from rsd_planner.training.reproduce import reproduce as run
+
+        recipe = Recipe.read(config)
+        request = ReproduceRequest(target or demo_model_dir(), data, out, recipe, drafts, cache, cache_gb, device)
+        whole = run(request, Console(stderr=True))
+    if not whole:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    print(f"wrote {out / 'results.md'}")

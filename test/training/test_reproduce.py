@@ -1,0 +1,119 @@
+"""All rows from one command: in turn, none twice, and no claim that the numbers do not carry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden_cases import R1
+from rich.console import Console
+
+from rsd_planner.draft.config import DraftKind
+from rsd_planner.errors import ParameterError, TrainingError
+from rsd_planner.training.reproduce import Recipe, ReproduceRequest, directory_of, reproduce, runs
+from rsd_planner.training.reproduce_report import verdict, write_report
+
+SMALL: dict[str, Any] = {
+    "rows": ["flat", "aarl_policy"],
+    "splits": ["val"],
+    "dflash_seeds": 0,
+    "frames": 4,
+    "steps": 2,
+    "batch": 2,
+    "further_steps": 1,
+    "further_batch": 2,
+    "candidates": 2,
+    "validations": 1,
+    "validation_frames": 1,
+    "measured": 1,
+    "max_tokens": 16,
+    "weighted": False,
+    "bench_frames": 0,
+    "attention_frames": 0,
+}
+
+
+def test_verdicts_by_hand() -> None:
+    assert verdict([0.2, 0.3, 0.25]) == "holds here: +0.250 ± 0.050 over 3 seeds"
+    assert verdict([-0.2, -0.3]) == "does not hold here: -0.250 ± 0.071 over 2 seeds"
+    assert verdict([0.2, -0.1]) == "cannot tell: +0.050 ± 0.212 over 2 seeds"
+    assert verdict([0.2]) == "cannot tell from one seed: +0.200"
+
+
+def test_all_rows_in_turn() -> None:
+    names = [run.name for run in runs(Recipe())]
+    assert len(names) == 6 * 4
+    assert names[:3] == ["dflash_flat_0", "dflash_mirrored_0", "dflash_aarl_static_0"]
+    assert [name for name in names if name.startswith("eagle3")] == names[6:12]
+    with pytest.raises(ParameterError, match=r"rows are \['token'\], expected flat among them"):
+        Recipe(rows=("token",))
+    with pytest.raises(ParameterError, match=r"rows holds 'flatt', expected some of flat, mirrored"):
+        Recipe(rows=("flatt",))
+
+
+def test_a_config_is_read_strictly(tmp_path: Path) -> None:
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(SMALL))
+    assert Recipe.read(path).rows == ("flat", "aarl_policy")
+    for text, message in (
+        ('{"stepps": 3}', "holds stepps, expected some of rows"),
+        ('{"steps": "3"}', "steps is '3', expected one like 500"),
+        ("[1]", r"holds \[1\], expected an object"),
+        ("{", "not readable as JSON"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ParameterError, match=message):
+            Recipe.read(path)
+
+
+def test_rows_are_made_once_and_reported(world: Path, tmp_path: Path) -> None:
+    config = tmp_path / "small.json"
+    config.write_text(json.dumps(SMALL))
+    recipe = Recipe.read(config)
+    request = ReproduceRequest(R1, world, tmp_path / "out", recipe, cache=tmp_path / "cache")
+    assert reproduce(request, Console(quiet=True))
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
+    assert reproduce(request, Console(quiet=True))
+    assert written == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [(row["draft"], row["row"], row["split"]) for row in found["rows"]] == [
+        ("eagle3", "flat", "val"),
+        ("eagle3", "aarl_policy", "val"),
+    ]
+    assert list(found["anchor_sets"]) == ["eagle3_aarl_policy_0"]
+    page = (tmp_path / "out" / "results.md").read_text()
+    assert "| eagle3 | FlatRoPE + AARL, policy anchors | val |" in page
+    with pytest.raises(TrainingError, match=r"recipe\.json: attention_frames is 0, expected 50: use another --out"):
+        reproduce(ReproduceRequest(R1, world, tmp_path / "out", Recipe()), Console(quiet=True))
+
+
+def test_distilled_drafts_that_are_there_are_used(tmp_path: Path) -> None:
+    recipe = Recipe()
+    request = ReproduceRequest(R1, tmp_path, tmp_path / "out", recipe, drafts=tmp_path / "given")
+    first = next(runs(recipe))
+    assert first.kind is DraftKind.DFLASH
+    assert directory_of(request, first) == tmp_path / "out" / "drafts" / "dflash_flat_0"
+    (tmp_path / "given" / "dflash_flat_0" / "run").mkdir(parents=True)
+    (tmp_path / "given" / "dflash_flat_0" / "run" / "result.json").write_text("{}")
+    assert directory_of(request, first) == tmp_path / "given" / "dflash_flat_0"
+
+
+def test_claims_compare_the_same_seeds(tmp_path: Path) -> None:
+    lengths = {"flat": (6.0, 6.4, 6.2), "mirrored": (5.9, 6.2, 6.0), "aarl_static": (6.15, 6.3)}
+    for row, values in lengths.items():
+        for seed, length in enumerate(values):
+            folder = tmp_path / "measured" / f"dflash_{row}_{seed}"
+            folder.mkdir(parents=True)
+            figures = {"accepted_length": length, "ceiling": 12.0, "routine_share": 0.8}
+            (folder / "test.json").write_text(json.dumps(figures))
+    found = write_report(tmp_path, ["flat", "mirrored", "aarl_static"], ["test"])
+    assert [row["seeds"] for row in found["rows"]] == [3, 3, 2]
+    assert found["rows"][0]["accepted_length"] == 6.2
+    assert found["rows"][0]["spread"] == 0.2
+    verdicts = [claim["verdict"] for claim in found["claims"]]
+    assert verdicts == [
+        "holds here: +0.167 ± 0.058 over 3 seeds",
+        "cannot tell: +0.025 ± 0.177 over 2 seeds",
+    ]
