@@ -52,7 +52,7 @@ def load_backend(name: BackendName, model: Path, engine: Path | None, *, device:
         ParameterError: The backend does not run on the device.
     """
     if name is BackendName.PYTORCH:
-        target = _pytorch(model, torch.device(device), getattr(torch, dtype))
+        target = AlpamayoTarget.load(model, device=device, dtype=getattr(torch, dtype))
         return Backend(f"PyTorch {torch.__version__}", target, dtype, load_draft)
     kind = torch.device(device).type
     if kind != (wanted := "cpu" if name is BackendName.ONNXRUNTIME else "cuda"):
@@ -60,16 +60,6 @@ def load_backend(name: BackendName, model: Path, engine: Path | None, *, device:
     if name is BackendName.ONNXRUNTIME:
         return _onnxruntime(model, engine or model / GRAPHS_FOLDER)
     return _tensorrt(model, engine or model / ENGINES_FOLDER, torch.device(device))
-
-
-def _pytorch(model: Path, device: torch.device, dtype: torch.dtype) -> AlpamayoTarget:
-    if device.type == "cpu":
-        return AlpamayoTarget.load(model, device="cpu", dtype=dtype)
-    from rsd_planner.engine.capture import own_stream
-    from rsd_planner.engine.captured_target import CapturedTarget
-
-    own_stream(device)
-    return CapturedTarget.load(model, device=str(device), dtype=dtype)
 
 
 def _onnxruntime(model: Path, directory: Path) -> Backend:

@@ -12,7 +12,6 @@ from rsd_planner.decoding.logits import Sampling
 from rsd_planner.decoding.loop import decode
 from rsd_planner.decoding.reasoning import Closing
 from rsd_planner.draft.memory import ReasoningMemory
-from rsd_planner.engine.backends import BackendName, load_backend
 from rsd_planner.engine.capture import LENGTHS, CapturedRunner, padded, padded_length
 from rsd_planner.engine.captured_target import CapturedTarget
 from rsd_planner.engine.graph_target import GraphTarget
@@ -127,8 +126,3 @@ def test_short_passes_come_in_few_lengths(r1_model: Path) -> None:
         target.verify([5] * count)
         target.rollback(count)
     assert seen == {(length, length) for length in LENGTHS}
-
-
-def test_on_a_cpu_pytorch_stays_plain() -> None:
-    backend = load_backend(BackendName.PYTORCH, R1, None, device="cpu", dtype="float32")
-    assert type(backend.target) is AlpamayoTarget

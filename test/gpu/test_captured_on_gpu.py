@@ -8,8 +8,7 @@ import pytest
 import torch
 from golden_cases import R1, golden_case
 
-from rsd_planner.engine.backends import BackendName, load_backend
-from rsd_planner.engine.capture import LENGTHS
+from rsd_planner.engine.capture import LENGTHS, own_stream
 from rsd_planner.engine.captured_target import CapturedTarget
 from rsd_planner.planner import Planner, PlannerSettings
 from rsd_planner.target.alpamayo import AlpamayoTarget
@@ -28,14 +27,12 @@ def stream() -> Iterator[None]:
 
 @pytest.fixture
 def target(stream: None) -> AlpamayoTarget:
-    backend = load_backend(BackendName.PYTORCH, R1, None, device="cuda", dtype="float32")
-    backend.target.taps = (0, 1, 3)
-    return backend.target
+    own_stream(torch.device("cuda"))
+    return CapturedTarget.load(R1, device="cuda", dtype=torch.float32, taps=(0, 1, 3))
 
 
 def test_every_length_says_what_the_cpu_says(target: AlpamayoTarget) -> None:
     plain = AlpamayoTarget.load(R1, device="cpu", dtype=torch.float32, taps=(0, 1, 3))
-    assert isinstance(target, CapturedTarget)
     for one in (plain, target):
         one.prefill(one.prompt(CASE.observation), SAID[:2])
     for _ in range(2):  # recorded, then replayed
