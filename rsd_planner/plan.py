@@ -121,6 +121,11 @@ class Plan:
         return self.stamp_ns + STEP_NS * np.arange(1, WAYPOINTS + 1, dtype=np.int64)
 
     @property
+    def finish_text(self) -> str:
+        """How the reasoning ended, for messages; a lossy plan says that it is one."""
+        return f"{self.finish_reason.value}, lossy" if self.lossy else self.finish_reason.value
+
+    @property
     def routine_share(self) -> float:
         """Share of the reasoning, closing tokens apart, that was drafted and accepted; 0 for an empty reasoning."""
         count = self.speculation.reasoning_tokens

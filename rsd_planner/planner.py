@@ -172,6 +172,8 @@ class Planner:
         backend, backend_refused = _load_backend(model_dir, settings)
         target, directory = backend.target, ModelDirectory.find(model_dir)
         draft, described, refused = None, "", ""
+        if settings.lossy and directory.draft is None:
+            raise ParameterError(f"accept is {settings.accept}, but {model_dir} has no draft/ to be tolerant with")
         if directory.draft is not None:
             try:
                 draft, config = backend.load_draft(directory.draft, target_parts(target))

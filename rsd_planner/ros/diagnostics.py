@@ -131,7 +131,7 @@ def _inference(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]
         values["last sequence"] = statistics.last_plan.sequence
         if statistics.last_plan.lossy:
             values["last tolerated tokens"] = len(statistics.last_plan.speculation.tolerated)
-        values["last finish reason"] = statistics.last_plan.finish_reason.value
+        values["last finish reason"] = statistics.last_plan.finish_text
     if statistics.last_withheld is not None:
         values["last withheld"] = f"{statistics.last_withheld.reason}: {statistics.last_withheld.detail}"
     if not session.active:

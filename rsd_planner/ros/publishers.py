@@ -105,7 +105,7 @@ class PlanPublishers:
                 job,
                 text=plan.reasoning,
                 complete=True,
-                finish_reason=plan.finish_reason.value,
+                finish_reason=plan.finish_text,
                 num_tokens=len(plan.token_ids),
                 routine_share=plan.routine_share,
                 mean_accepted_length=sum(passes) / max(len(passes), 1),

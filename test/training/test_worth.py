@@ -126,6 +126,8 @@ def test_the_lossy_mode_is_measured_and_every_plan_is_marked(request_of: Any, tm
     assert mode["worst_ade_6s_m"] > 0
     assert json.loads((tmp_path / "lossy" / "val.json").read_text())["action_tolerant"] == mode
 
+    with pytest.raises(ParameterError, match=r"accept is action_tolerant, but .*alpamayo_r1 has no draft/"):
+        Planner.load(R1, PlannerSettings(accept="action_tolerant"))
     observation = golden_case(R1, 0).observation
     settings = PlannerSettings(max_reasoning_tokens=14)
     plain = Planner.load(request.target, settings)
@@ -135,6 +137,7 @@ def test_the_lossy_mode_is_measured_and_every_plan_is_marked(request_of: Any, tm
     plan = planner.plan(observation)
     assert plan.lossy
     assert planner.info.notice.startswith("LOSSY: accept is action_tolerant")
+    assert plan.finish_text == f"{plan.finish_reason.value}, lossy"
     received = read_plan(plan_message(plan, 0.0))
     assert received.lossy
     assert received.speculation == plan.speculation
