@@ -36,6 +36,7 @@ setup(
         (f"share/{NAME}/demo_model", [name for name in files(MODEL) if name.endswith((".txt", ".md"))]),
         (f"share/{NAME}/demo_model/checkpoint", files(MODEL / "checkpoint")),
         (f"share/{NAME}/demo_model/processor", files(MODEL / "processor")),
+        (f"share/{NAME}/demo_model/draft", [name for name in files(MODEL / "draft") if not name.endswith(".png")]),
         (f"lib/{NAME}", ["scripts/rsd_planner_node"]),
     ],
     entry_points={

@@ -63,3 +63,10 @@ def test_its_card_names_its_weights() -> None:
 
     assert weights_hash(MODEL_DIR) in (MODEL_DIR / "MODEL_CARD.md").read_text()
     assert (MODEL_DIR / "NOTICE.txt").read_text().strip()
+
+
+def test_its_draft_is_small_and_proposes() -> None:
+    assert (MODEL_DIR / "draft" / "model.safetensors").stat().st_size < 4e6
+    planner = Planner.load(demo_model_dir())
+    assert "DFlash" in planner.info.draft and "flat" in planner.info.draft
+    planner.close()
