@@ -68,5 +68,6 @@ def test_its_card_names_its_weights() -> None:
 def test_its_draft_is_small_and_proposes() -> None:
     assert (MODEL_DIR / "draft" / "model.safetensors").stat().st_size < 4e6
     planner = Planner.load(demo_model_dir())
-    assert "DFlash" in planner.info.draft and "flat" in planner.info.draft
+    assert "DFlash" in planner.info.draft
+    assert "flat" in planner.info.draft
     planner.close()
