@@ -27,7 +27,7 @@ MODEL_PYTHON = os.environ.get("MODEL_PYTHON", "")
 SPEED_MPS = 10.0
 STEP_NS = 100_000_000
 PLANNER = "/rsd_planner"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0  # an end of a process that was killed is noticed after a lease of 20 s
 
 CONFIGURE, ACTIVATE = Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE
 DEACTIVATE, CLEANUP = Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_CLEANUP
