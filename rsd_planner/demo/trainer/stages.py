@@ -66,7 +66,7 @@ class Recipe:
 
 SEE = Recipe(steps=6000, batch=64, rate=1.5e-3, samples=40_000)
 DRIVE = Recipe(steps=764, batch=80, rate=1.5e-3, samples=24_000)
-POLISH = Recipe(steps=2000, batch=16, rate=5e-4, samples=40_000)
+POLISH = Recipe(steps=1600, batch=16, rate=5e-4, samples=40_000)
 
 
 class SightHeads(nn.Module):
