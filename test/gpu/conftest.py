@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -22,5 +24,5 @@ REASON = _why_not()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if REASON and "gpu" in item.path.parent.name.split("_"):
+        if REASON and item.path.parent == Path(__file__).parent:  # pytest hands in every test there is
             item.add_marker(pytest.mark.skip(reason=REASON))
