@@ -83,7 +83,9 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Seed of flow noise and sampling; fixes every plan.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16, with backend pytorch.")] = "float32",
-    backend: Annotated[str, typer.Option(help="pytorch, onnxruntime or tensorrt.")] = "pytorch",
+    backend: Annotated[
+        str, typer.Option(help="pytorch, onnxruntime or tensorrt; auto: ONNX Runtime on a CPU where there are graphs.")
+    ] = "auto",
     engine: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Graphs or engines.", show_default="onnx/ or engines/ in the model directory"),

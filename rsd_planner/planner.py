@@ -42,7 +42,7 @@ class PlannerSettings:
 
     device: str = "cpu"  # as torch names it: cpu, cuda, cuda:0
     dtype: str = "float32"  # float32 | bfloat16; exported graphs and engines have a precision of their own
-    backend: str = "pytorch"  # pytorch | onnxruntime | tensorrt
+    backend: str = "auto"  # auto (graphs where they are and are faster) | pytorch | onnxruntime | tensorrt
     engine: str = ""  # directory of exported graphs or built engines; "" = onnx/ or engines/ in the model directory
     allow_fallback: bool = False  # whether PyTorch runs the model where the backend cannot
     temperature: float = 0.0  # 0 = greedy

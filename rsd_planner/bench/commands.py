@@ -48,7 +48,7 @@ def bench(
         from rsd_planner.demo.model import demo_model_dir
         from rsd_planner.planner import PlannerSettings
 
-        settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
+        settings = PlannerSettings(device=device, dtype=dtype, backend="pytorch", seed=seed)
         place = model or demo_model_dir()
         request = Request(place, draft or [], frames, out, settings, data, split, bag, engine, exactness_only)
         result = run(request, Console(stderr=True))
@@ -80,7 +80,7 @@ def attention(
         from rsd_planner.demo.model import demo_model_dir
         from rsd_planner.planner import PlannerSettings
 
-        settings = PlannerSettings(allow_plain_decoding=True)
+        settings = PlannerSettings(backend="pytorch", allow_plain_decoding=True)
         request = AttentionRequest(model or demo_model_dir(), draft, data, split, frames, out, settings)
         draw_attention(run(request, Console(stderr=True)), out / "attention.png")
     print(f"wrote {out / 'attention.json'}")

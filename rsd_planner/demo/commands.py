@@ -19,6 +19,7 @@ class Stage(str, Enum):
 
     SEE = "see"
     DRIVE = "drive"
+    WEATHER = "weather"
     POLISH = "polish"
 
 

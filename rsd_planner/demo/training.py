@@ -16,7 +16,17 @@ from rsd_planner.demo.long_texts import with_long_texts
 from rsd_planner.demo.other_histories import with_other_histories
 from rsd_planner.demo.progress import Progress
 from rsd_planner.demo.trainer.blank import new_network, save_weights, write_model_directory
-from rsd_planner.demo.trainer.stages import DRIVE, POLISH, SEE, Recipe, train_drive, train_polish, train_see
+from rsd_planner.demo.trainer.stages import (
+    DRIVE,
+    POLISH,
+    SEE,
+    WEATHER,
+    Recipe,
+    train_drive,
+    train_polish,
+    train_see,
+    train_weather,
+)
 from rsd_planner.demo.world.dataset import load_split
 from rsd_planner.demo.world.lengths import Reasoning
 from rsd_planner.demo.world.splits import Split
@@ -34,8 +44,8 @@ _LOOK_EVERY_S = 1.0
 _WORKERS = 2
 
 
-RECIPES = {Stage.SEE: SEE, Stage.DRIVE: DRIVE, Stage.POLISH: POLISH}
-_TRAIN = {Stage.SEE: train_see, Stage.DRIVE: train_drive, Stage.POLISH: train_polish}
+RECIPES = {Stage.SEE: SEE, Stage.DRIVE: DRIVE, Stage.WEATHER: WEATHER, Stage.POLISH: POLISH}
+_TRAIN = {Stage.SEE: train_see, Stage.DRIVE: train_drive, Stage.WEATHER: train_weather, Stage.POLISH: train_polish}
 
 
 def train(
@@ -134,13 +144,14 @@ def draw_curves(log: Path, path: Path) -> None:
 
 
 def _load_stage_before(target: AlpamayoTarget, out: Path, stage: Stage) -> None:
-    """What the stage before this one has taught, if there is one."""
-    if stage is Stage.SEE:
-        return
-    before = Stage.SEE if stage is Stage.DRIVE else Stage.DRIVE
-    path = out / f"{before.value}.pt"
-    if not path.exists():
-        raise ParameterError(f"--stage {stage.value}: {path} is not there; train the stage {before.value} first")
-    name, part = ("vision.", target.network.vision) if before is Stage.SEE else ("network.", target.network)
-    state = torch.load(path, map_location="cpu", weights_only=True)["model"]
-    part.load_state_dict({key.removeprefix(name): tensor for key, tensor in state.items() if key.startswith(name)})
+    """What the stages before this one have taught, if there are any."""
+    for before in {Stage.SEE: [], Stage.DRIVE: [Stage.SEE], Stage.WEATHER: [Stage.DRIVE]}.get(
+        stage, [Stage.DRIVE, Stage.WEATHER]
+    ):
+        path = out / f"{before.value}.pt"
+        if not path.exists():
+            raise ParameterError(f"--stage {stage.value}: {path} is not there; train the stage {before.value} first")
+        whole = before is Stage.DRIVE
+        name, part = ("network.", target.network) if whole else ("vision.", target.network.vision)
+        state = torch.load(path, map_location="cpu", weights_only=True)["model"]
+        part.load_state_dict({key.removeprefix(name): tensor for key, tensor in state.items() if key.startswith(name)})

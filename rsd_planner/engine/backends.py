@@ -13,9 +13,9 @@ from rsd_planner.decoding.protocols import Draft
 from rsd_planner.draft.config import DraftConfig
 from rsd_planner.draft.load import load_draft
 from rsd_planner.draft.target_parts import TargetParts
-from rsd_planner.engine.manifest import ExportManifest
+from rsd_planner.engine.manifest import FILE_NAME, ExportManifest
 from rsd_planner.engine.runner import Runner
-from rsd_planner.errors import ParameterError
+from rsd_planner.errors import EngineError, ParameterError
 from rsd_planner.target.alpamayo import AlpamayoTarget, read_parts
 from rsd_planner.target.checkpoint import ModelDirectory
 
@@ -25,6 +25,7 @@ GRAPHS_FOLDER, ENGINES_FOLDER = "onnx", "engines"  # in a model directory, where
 class BackendName(str, Enum):
     """As settings and parameters name them."""
 
+    AUTO = "auto"  # ONNX Runtime on a CPU where the model directory has graphs, PyTorch elsewhere
     PYTORCH = "pytorch"
     ONNXRUNTIME = "onnxruntime"
     TENSORRT = "tensorrt"
@@ -51,6 +52,8 @@ def load_backend(name: BackendName, model: Path, engine: Path | None, *, device:
         CheckpointError: A part is missing, damaged or does not fit the others (EngineError: graphs or engines do not).
         ParameterError: The backend does not run on the device.
     """
+    if name is BackendName.AUTO:
+        return _fastest(model, engine, device=device, dtype=dtype)
     if name is BackendName.PYTORCH:
         target = AlpamayoTarget.load(model, device=device, dtype=getattr(torch, dtype))
         return Backend(f"PyTorch {torch.__version__}", target, dtype, load_draft)
@@ -60,6 +63,17 @@ def load_backend(name: BackendName, model: Path, engine: Path | None, *, device:
     if name is BackendName.ONNXRUNTIME:
         return _onnxruntime(model, engine or model / GRAPHS_FOLDER)
     return _tensorrt(model, engine or model / ENGINES_FOLDER, torch.device(device))
+
+
+def _fastest(model: Path, engine: Path | None, *, device: str, dtype: str) -> Backend:
+    graphs = engine or model / GRAPHS_FOLDER
+    on_cpu = torch.device(device).type == "cpu" and dtype == "float32"
+    if not (on_cpu and (graphs / FILE_NAME).exists()):
+        return load_backend(BackendName.PYTORCH, model, engine, device=device, dtype=dtype)
+    try:
+        return load_backend(BackendName.ONNXRUNTIME, model, engine, device=device, dtype=dtype)
+    except EngineError as error:
+        raise EngineError(f"{error}; or ask for backend pytorch") from None
 
 
 def _onnxruntime(model: Path, directory: Path) -> Backend:

@@ -58,10 +58,10 @@ SPECIFICATIONS: Mapping[str, Specification] = {
         choices=("float32", "bfloat16"),
     ),
     "backend": Specification(
-        "pytorch",
+        "auto",
         "What computes the model: PyTorch, ONNX Runtime (CPU, graphs of `rsd_planner export`) or TensorRT (engines of "
-        "`rsd_planner build-engine`).",
-        choices=("pytorch", "onnxruntime", "tensorrt"),
+        "`rsd_planner build-engine`); auto is ONNX Runtime on a CPU where there are graphs, PyTorch elsewhere.",
+        choices=("auto", "pytorch", "onnxruntime", "tensorrt"),
     ),
     "engine": Specification(
         "", "Directory of the graphs or engines; empty = onnx/ or engines/ in the model directory."

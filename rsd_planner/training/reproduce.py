@@ -240,7 +240,7 @@ def _clocked(request: ReproduceRequest, drafts: Sequence[Path], console: Console
     path, frames = request.out / "bench" / "bench.json", request.recipe.bench_frames
     if not frames or (path.is_file() and not json.loads(path.read_text(encoding="utf-8"))["partial"]):
         return True
-    settings = PlannerSettings(device=request.device)
+    settings = PlannerSettings(device=request.device, backend="pytorch")
     return not bench(BenchRequest(request.target, drafts, frames, path.parent, settings, request.data), console).partial
 
 
@@ -250,7 +250,7 @@ def _attended(request: ReproduceRequest, drafts: Sequence[Path], console: Consol
 
     path, frames = request.out / "attention" / "attention.json", request.recipe.attention_frames
     if frames and not path.is_file():
-        settings = PlannerSettings(allow_plain_decoding=True, device=request.device)
+        settings = PlannerSettings(allow_plain_decoding=True, device=request.device, backend="pytorch")
         attention(
             AttentionRequest(request.target, drafts, request.data, Split.OFF_SHELF, frames, path.parent, settings),
             console,

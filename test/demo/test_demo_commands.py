@@ -50,9 +50,12 @@ def test_training_writes_a_model_directory_with_its_curves(small_world: Path, tm
     console = Console(quiet=True)
     train(small_world, tmp_path, [Stage.SEE], "cpu", console, QUICK)
     train(small_world, tmp_path, [Stage.DRIVE], "cpu", console, QUICK)
-    train(small_world, tmp_path, [Stage.POLISH], "cpu", console, QUICK)
+    with pytest.raises(ParameterError, match=r"weather\.pt is not there; train the stage weather first"):
+        train(small_world, tmp_path, [Stage.POLISH], "cpu", console, QUICK)
+    train(small_world, tmp_path, [Stage.WEATHER, Stage.POLISH], "cpu", console, QUICK)
     steps = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [line["stage"] for line in steps] == ["see"] * 3 + ["drive"] * 3 + ["polish"] * 3
+    assert [line["stage"] for line in steps[::3]] == ["see", "drive", "weather", "polish"]
+    assert len(steps) == 12
     assert (tmp_path / "curves.png").stat().st_size > 5000
     planner = Planner.load(tmp_path)
     assert planner.info.parameters > 1e6

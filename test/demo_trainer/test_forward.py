@@ -40,7 +40,7 @@ def test_logits_and_velocity_of_a_batch(target: AlpamayoTarget) -> None:
     images = torch.from_numpy(np.stack([[f.image for f in one.cameras[1]] for one in seen]))
     padded = torch.tensor([ids + [0] * (6 - len(ids)) for ids in said])
     token_ids = torch.cat([torch.stack([p.token_ids for p in prompts]), padded], dim=1)
-    text = read_text(target.network, prompts[0].layout, token_ids, encode_images(target.network, images))
+    text = read_text(target.network, prompts[0].layout, token_ids, encode_images(target.network.vision, images))
     lengths = torch.tensor([len(p.token_ids) + len(ids) for p, ids in zip(prompts, said, strict=True)])
     noise = torch.randn(4, 64, 2, generator=torch.Generator().manual_seed(0))
     time = torch.tensor([0.0, 0.3, 0.6, 0.9])

@@ -1,4 +1,4 @@
-"""Both stages on a handful of samples: they go on where they stopped, and what they save is a model directory."""
+"""The stages on a handful of samples: they go on where they stopped, and what they save is a model directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rsd_planner.demo.trainer.blank import new_network, save_weights, write_model_directory
-from rsd_planner.demo.trainer.stages import Recipe, TrainingStateError, train_drive, train_see
+from rsd_planner.demo.trainer.stages import Recipe, TrainingStateError, train_drive, train_see, train_weather
 from rsd_planner.demo.world.dataset import Dataset, load_split, write_split
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.planner import Planner
@@ -16,7 +16,7 @@ from rsd_planner.target.alpamayo import AlpamayoTarget
 from rsd_planner.target.images import ImagePatcher
 from rsd_planner.target.vocabulary import load_vocabulary
 
-STAGES = {"see": train_see, "drive": train_drive}
+STAGES = {"see": train_see, "drive": train_drive, "weather": train_weather}
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,17 @@ def test_losses_fall_and_the_result_is_a_model_directory(data: Dataset, tmp_path
     planner = Planner.load(tmp_path)
     planner.warm_up([1])
     assert planner.info.name == "Alpamayo R1"
+
+
+def test_weather_changes_the_tower_and_nothing_else(data: Dataset, tmp_path: Path) -> None:
+    target = new_target(tmp_path)
+    before = {name: tensor.clone() for name, tensor in target.network.state_dict().items()}
+    train_weather(target, data, tmp_path, Recipe(steps=6, batch=4, rate=1e-3, warm_up=1))
+    lines = losses(tmp_path)
+    assert lines[-1]["changed"] < lines[0]["changed"]
+    changed = {name for name, tensor in target.network.state_dict().items() if not tensor.equal(before[name])}
+    assert changed
+    assert all(name.startswith("vlm.model.visual.") for name in changed)
 
 
 def test_another_recipe_does_not_go_on_with_this_state(data: Dataset, tmp_path: Path) -> None:

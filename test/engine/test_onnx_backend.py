@@ -18,14 +18,14 @@ from rsd_planner.planner import Planner, PlannerSettings
 from rsd_planner.scene.observation import EgoHistory, Observation
 from rsd_planner.target.kv_cache import KVCache
 
-ONNX = PlannerSettings(backend="onnxruntime")
+ONNX, PYTORCH = (PlannerSettings(backend=name) for name in ("onnxruntime", "pytorch"))
 
 
 @pytest.fixture(scope="module")
 def pairs(r1_model: Path, v1_5_model: Path) -> dict[Path, tuple[Planner, Planner]]:
     """Golden folder -> planner on ONNX Runtime, and the same in PyTorch."""
     models = {R1: r1_model, V1_5: v1_5_model}
-    return {golden: (Planner.load(model, ONNX), Planner.load(model)) for golden, model in models.items()}
+    return {golden: (Planner.load(model, ONNX), Planner.load(model, PYTORCH)) for golden, model in models.items()}
 
 
 Pairs = dict[Path, tuple[Planner, Planner]]
@@ -49,6 +49,26 @@ def test_golden(pairs: Pairs, golden: Path, number: int) -> None:
     differences = compare(pairs[golden][0].target, golden_case(golden, number))
     differences.pop("prefill hidden states (relative)")  # its taps are the draft's
     assert {name: value for name, value in differences.items() if not value <= BOUNDS[name]} == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        (PlannerSettings(), "ONNX Runtime"),
+        (PlannerSettings(dtype="bfloat16"), "PyTorch"),  # the graphs are in fp32
+        (PYTORCH, "PyTorch"),
+    ],
+)
+def test_graphs_in_the_model_directory_are_used_on_a_cpu(r1_model: Path, settings: PlannerSettings, name: str) -> None:
+    planner = Planner.load(r1_model, settings)
+    assert planner.info.backend.startswith(name)
+    planner.close()
+
+
+def test_without_graphs_pytorch_runs_the_model() -> None:
+    planner = Planner.load(R1)
+    assert planner.info.backend.startswith("PyTorch")
+    planner.close()
 
 
 @pytest.mark.parametrize("golden", [R1, V1_5])

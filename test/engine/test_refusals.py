@@ -30,6 +30,13 @@ def model(r1_model: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Pat
     return Path(shutil.copytree(r1_model, tmp_path / "model"))
 
 
+def test_graphs_of_other_weights_are_refused_where_nothing_was_asked_for(r1_model: Path, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(r1_model, tmp_path / "model"))
+    change_weights(model)
+    with pytest.raises(EngineError, match=r"exported from weights .*; or ask for backend pytorch"):
+        Planner.load(model)
+
+
 def load_graphs(model: Path) -> None:
     Planner.load(model, PlannerSettings(backend="onnxruntime"))
 

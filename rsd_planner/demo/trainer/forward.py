@@ -72,14 +72,14 @@ def patchify(images: Tensor, patch: int, merge: int) -> Tensor:
     return cut.reshape(count * rows * columns * merge**2, -1)
 
 
-def encode_images(network: AlpamayoNetwork, images: Tensor) -> list[Tensor]:
+def encode_images(vision: Any, images: Tensor) -> list[Tensor]:
     """Embeddings and DeepStack levels of (B, F, H, W, 3) uint8 images, each (B, F * tokens, hidden)."""
     batch, frames, height, width, _ = images.shape
-    config = network.vision.config
+    config = vision.config
     grid = torch.tensor([[1, height // config.patch_size, width // config.patch_size]], device=images.device)
     patches = patchify(images.flatten(0, 1), config.patch_size, config.spatial_merge_size)
-    with _equal_images(network.vision):
-        out = network.vision(patches, grid_thw=grid.expand(batch * frames, -1))
+    with _equal_images(vision):
+        out = vision(patches, grid_thw=grid.expand(batch * frames, -1))
     return [level.float().reshape(batch, -1, level.shape[-1]) for level in (out.pooler_output, *out.deepstack_features)]
 
 

@@ -1,5 +1,5 @@
-"""The stages of training: `see` teaches the vision tower what is there, `drive` teaches reasoning and actions, `polish`
-goes on with that in small batches.
+"""The stages of training: `see` teaches the vision tower what is there, `drive` teaches reasoning and actions,
+`weather` lets the tower see the same in any weather, `polish` goes on with `drive` in small batches.
 
 A stage can be stopped at any time and goes on from its last saved state; the same seed and data give the same batches.
 Every step appends a line to `log.jsonl`.
@@ -7,6 +7,7 @@ Every step appends a line to `log.jsonl`.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import time
@@ -66,7 +67,8 @@ class Recipe:
 
 SEE = Recipe(steps=6000, batch=64, rate=1.5e-3, samples=40_000)
 DRIVE = Recipe(steps=764, batch=80, rate=1.5e-3, samples=24_000)
-POLISH = Recipe(steps=1600, batch=16, rate=5e-4, samples=40_000)
+WEATHER = Recipe(steps=2400, batch=64, rate=6e-4, warm_up=100, samples=40_000)
+POLISH = Recipe(steps=1000, batch=16, rate=5e-4, warm_up=100, samples=40_000)
 
 
 class SightHeads(nn.Module):
@@ -105,7 +107,7 @@ def train_see(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) 
 
     def loss_of(chosen: Any, step: int) -> dict[str, Tensor]:
         images = exposed(pictures(chosen)[:, -1:], _rng(recipe, step))
-        return _sight_losses(heads, encode_images(target.network, images), data, chosen)
+        return _sight_losses(heads, encode_images(target.network.vision, images), data, chosen)
 
     _run("see", trained, loss_of, min(len(data), recipe.samples), out, recipe)
 
@@ -113,6 +115,31 @@ def train_see(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) 
 def train_drive(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
     """Teach the whole network to reason and to drive, in all weathers; the newest frames are still asked about."""
     _train_whole("drive", target, data, out, recipe, 0.0)
+
+
+def train_weather(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
+    """Teach the vision tower to make of a picture in any weather what it made of it as it is, before this stage.
+
+    What reads the tower stays as it is, so both must agree: the loss is the tower's distance to its former self, as a
+    share of the features' own size, beside the questions of `see`.
+    """
+    torch.manual_seed(recipe.seed)
+    device, vision = _device(target), target.network.vision
+    heads = SightHeads(target.network.text.config.hidden_size).to(device)
+    pictures = Pictures(data, device)
+    former = copy.deepcopy(vision).requires_grad_(False)
+
+    def loss_of(chosen: Any, step: int) -> dict[str, Tensor]:
+        images = pictures(chosen)[:, -1:]
+        with torch.no_grad():
+            wanted = encode_images(former, images)
+        found = encode_images(vision, varied(images, _rng(recipe, step)))
+        apart = [(a - b).square().mean() / b.square().mean() for a, b in zip(found, wanted, strict=True)]
+        sight = sum(_sight_losses(heads, found, data, chosen).values(), torch.zeros((), device=device))
+        return {"changed": torch.stack(apart).sum(), "sight": SIGHT_WEIGHT * sight}
+
+    trained = nn.ModuleDict({"vision": vision, "heads": heads})
+    _run("weather", trained, loss_of, min(len(data), recipe.samples), out, recipe)
 
 
 def train_polish(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
@@ -137,7 +164,7 @@ def _train_whole(
         noise.manual_seed(recipe.seed * 1_000_003 + step)
         rng = _rng(recipe, step)
         batch = make_batch(data, tokens, tokens.some_other(chosen, other_share, rng), device)
-        vision = encode_images(target.network, varied(pictures(chosen), rng))
+        vision = encode_images(target.network.vision, varied(pictures(chosen), rng))
         text = read_text(target.network, tokens.layout, batch.token_ids, vision)
         newest = [level[:, -level.shape[1] // FRAMES :] for level in vision]
         sight = sum(_sight_losses(heads, newest, data, chosen).values(), torch.zeros((), device=device))
