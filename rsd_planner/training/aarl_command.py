@@ -9,6 +9,25 @@ from typing import Annotated
 import typer
 
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
+from rsd_planner.training.options import (
+    Batch,
+    CacheDir,
+    CacheGb,
+    Cameras,
+    Data,
+    Device,
+    DraftOut,
+    Dtype,
+    MaxTokens,
+    Odometry,
+    Steps,
+    Stride,
+    TargetDir,
+    TrainFrames,
+    Val,
+    ValFrames,
+    Validations,
+)
 
 
 class Objective(str, Enum):
@@ -42,10 +61,10 @@ class Advantage(str, Enum):
 
 
 def train_aarl(
-    target: Annotated[Path, typer.Option(metavar="DIR", help="Model directory of the target.")],
+    target: TargetDir,
     draft: Annotated[Path, typer.Option(metavar="DIR", help="The distilled draft to begin with.")],
-    data: Annotated[Path, typer.Option(metavar="DATA", help="Folder of the demo world's splits, or a recording.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the draft goes; the same call goes on there.")],
+    data: Data,
+    out: DraftOut,
     objective: Annotated[
         Objective,
         typer.Option(help="RL from actions and text; from text alone; or the distillation gone on with."),
@@ -70,33 +89,24 @@ def train_aarl(
     action_weight: Annotated[float, typer.Option(help="Of the action's error in the reward.")] = 1.0,
     text_weight: Annotated[float, typer.Option(help="Of the share of changed tokens that match.")] = 0.5,
     kl_weight: Annotated[float, typer.Option(help="Of the KL to the initial draft at the anchors.")] = 0.02,
-    val: Annotated[
-        Path | None, typer.Option(metavar="DATA", help="Frames to validate on.", show_default="split val of --data")
-    ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="What the target says; can be shared.", show_default="in --out")
-    ] = None,
-    cache_gb: Annotated[float, typer.Option(help="Hidden states kept there, GB; the others are recomputed.")] = 4.0,
-    frames: Annotated[int | None, typer.Option(help="Frames of --data to train on.", show_default="all")] = None,
-    val_frames: Annotated[int, typer.Option(help="Frames to validate on.")] = 64,
-    steps: Annotated[int, typer.Option(help="Training steps.")] = 500,
-    batch: Annotated[int, typer.Option(help="Frames per step, all processes together.")] = 4,
+    val: Val = None,
+    cache: CacheDir = None,
+    cache_gb: CacheGb = 4.0,
+    frames: TrainFrames = None,
+    val_frames: ValFrames = 64,
+    steps: Steps = 500,
+    batch: Batch = 4,
     rate: Annotated[
         float | None, typer.Option(help="Peak learning rate.", show_default="1e-6 for DFlash, 1e-5 for EAGLE-3")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the order of frames, block starts, candidates and noise.")] = 0,
-    validations: Annotated[int, typer.Option(help="How often it is validated, at equal distances.")] = 10,
-    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
-    stride: Annotated[int, typer.Option(help="Recordings: every N-th tick of 0.1 s.")] = 1,
-    camera: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID=TOPIC", help="Recordings: topic of a camera, repeatable.", show_default="by name"),
-    ] = None,
-    odometry: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="Recordings: odometry topic.", show_default="by type")
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
-    dtype: Annotated[str, typer.Option(help="Of the target: float32 or bfloat16.")] = "float32",
+    validations: Validations = 10,
+    max_tokens: MaxTokens = 256,
+    stride: Stride = 1,
+    camera: Cameras = None,
+    odometry: Odometry = None,
+    device: Device = "cpu",
+    dtype: Dtype = "float32",
 ) -> None:
     """Train a distilled draft further, by what its wrong guesses would do to the path; or as a baseline for that.
 

@@ -9,6 +9,25 @@ from typing import Annotated
 import typer
 
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
+from rsd_planner.training.options import (
+    Batch,
+    CacheDir,
+    CacheGb,
+    Cameras,
+    Data,
+    Device,
+    DraftOut,
+    Dtype,
+    MaxTokens,
+    Odometry,
+    Steps,
+    Stride,
+    TargetDir,
+    TrainFrames,
+    Val,
+    ValFrames,
+    Validations,
+)
 
 
 class Draft(str, Enum):
@@ -26,22 +45,18 @@ class Rope(str, Enum):
 
 
 def train_draft(
-    target: Annotated[Path, typer.Option(metavar="DIR", help="Model directory of the target.")],
+    target: TargetDir,
     draft: Annotated[Draft, typer.Option(help="Family of the draft.")],
-    data: Annotated[Path, typer.Option(metavar="DATA", help="Folder of the demo world's splits, or a recording.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the draft goes; the same call goes on there.")],
+    data: Data,
+    out: DraftOut,
     rope: Annotated[Rope, typer.Option(help="Positions of the draft.")] = Rope.FLAT,
-    val: Annotated[
-        Path | None, typer.Option(metavar="DATA", help="Frames to validate on.", show_default="split val of --data")
-    ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="What the target says; can be shared.", show_default="in --out")
-    ] = None,
-    cache_gb: Annotated[float, typer.Option(help="Hidden states kept there, GB; the others are recomputed.")] = 4.0,
-    frames: Annotated[int | None, typer.Option(help="Frames of --data to train on.", show_default="all")] = None,
-    val_frames: Annotated[int, typer.Option(help="Frames to validate on.")] = 64,
-    steps: Annotated[int, typer.Option(help="Training steps.")] = 700,
-    batch: Annotated[int, typer.Option(help="Frames per step, all processes together.")] = 16,
+    val: Val = None,
+    cache: CacheDir = None,
+    cache_gb: CacheGb = 4.0,
+    frames: TrainFrames = None,
+    val_frames: ValFrames = 64,
+    steps: Steps = 700,
+    batch: Batch = 16,
     rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 2e-3,
     seed: Annotated[int, typer.Option(help="Of first weights, order of frames and anchors.")] = 0,
     layers: Annotated[int, typer.Option(help="DFlash: layers.")] = 2,
@@ -51,18 +66,13 @@ def train_draft(
     draft_vocabulary: Annotated[
         int, typer.Option(help="EAGLE-3: tokens it can say, the likeliest ones; 0 for the target's whole vocabulary.")
     ] = 32_000,
-    validations: Annotated[int, typer.Option(help="How often it is validated, at equal distances.")] = 5,
-    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
-    stride: Annotated[int, typer.Option(help="Recordings: every N-th tick of 0.1 s.")] = 1,
-    camera: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID=TOPIC", help="Recordings: topic of a camera, repeatable.", show_default="by name"),
-    ] = None,
-    odometry: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="Recordings: odometry topic.", show_default="by type")
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
-    dtype: Annotated[str, typer.Option(help="Of the target: float32 or bfloat16.")] = "float32",
+    validations: Validations = 5,
+    max_tokens: MaxTokens = 256,
+    stride: Stride = 1,
+    camera: Cameras = None,
+    odometry: Odometry = None,
+    device: Device = "cpu",
+    dtype: Dtype = "float32",
 ) -> None:
     """Train a draft for a target, on one device or, under `accelerate launch` or torchrun, on many.
 
@@ -120,12 +130,12 @@ def train_drafts(
     jobs: Annotated[int, typer.Option(help="Drafts at once.")] = 2,
     measured: Annotated[int, typer.Option(help="Frames per split to measure on.")] = 100,
     cache: Annotated[Path | None, typer.Option(metavar="DIR", help="Shared by all.", show_default="in OUT")] = None,
-    cache_gb: Annotated[float, typer.Option(help="Hidden states kept there, GB; the others are recomputed.")] = 8.0,
+    cache_gb: CacheGb = 8.0,
     frames: Annotated[int | None, typer.Option(help="Frames to train on.", show_default="all")] = None,
     steps: Annotated[int, typer.Option(help="Training steps of each.")] = 700,
     batch: Annotated[int, typer.Option(help="Frames per step.")] = 16,
     rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 2e-3,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Train EAGLE-3 and DFlash, flat and mirrored, and measure L on val, test and off_shelf with the real loop.
 

@@ -8,6 +8,11 @@ from typing import Annotated
 import typer
 
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
+from rsd_planner.training.options import (
+    CacheDir,
+    CacheGb,
+    Device,
+)
 
 
 def reproduce(
@@ -22,11 +27,9 @@ def reproduce(
     drafts: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Distilled drafts of `demo train-drafts`, used as they are.")
     ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="What the target says; can be shared.", show_default="in --out")
-    ] = None,
-    cache_gb: Annotated[float, typer.Option(help="Hidden states kept there, GB; the others are recomputed.")] = 8.0,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    cache: CacheDir = None,
+    cache_gb: CacheGb = 8.0,
+    device: Device = "cpu",
 ) -> None:
     """Put the paper's claims to the test: train and measure every row, in turn, and say which claims hold here.
 

@@ -9,15 +9,11 @@ import typer
 
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
+from rsd_planner.training.options import Data, Device, Dtype, MaxTokens, TargetDir
 
-TargetDir = Annotated[Path, typer.Option(metavar="DIR", help="Model directory of the target.")]
 DraftDir = Annotated[Path, typer.Option(metavar="DIR", help="Draft directory.")]
-Data = Annotated[Path, typer.Option(metavar="DATA", help="Folder of the demo world's splits, or a recording.")]
 Frames = Annotated[int, typer.Option(help="Frames, spread over the split.")]
 Draws = Annotated[int, typer.Option(help="Of the flow noise, the same for both paths that are compared.")]
-MaxTokens = Annotated[int, typer.Option(help="Longest reasoning.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
-Dtype = Annotated[str, typer.Option(help="Of the target: float32 or bfloat16.")]
 
 
 def measure_draft(
