@@ -195,7 +195,7 @@ def test_graphs_elsewhere(model: Path, tmp_path: Path) -> None:
 
 
 def test_an_unknown_backend() -> None:
-    with pytest.raises(ParameterError, match="backend is 'jax', expected one of pytorch, onnxruntime, tensorrt"):
+    with pytest.raises(ParameterError, match="backend is 'jax', expected one of auto, pytorch, onnxruntime, tensorrt"):
         PlannerSettings(backend="jax")
     with pytest.raises(ParameterError, match="backend is 'onnx'"):
         dataclasses.replace(PlannerSettings(), backend="onnx")
