@@ -48,7 +48,7 @@ def bench(
         from rsd_planner.demo.model import demo_model_dir
         from rsd_planner.planner import PlannerSettings
 
-        settings = PlannerSettings(device=device, dtype=dtype, backend="pytorch", seed=seed)
+        settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
         place = model or demo_model_dir()
         request = Request(place, draft or [], frames, out, settings, data, split, bag, engine, exactness_only)
         result = run(request, Console(stderr=True))

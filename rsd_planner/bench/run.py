@@ -24,6 +24,7 @@ from rsd_planner.bench.step_times import StepTimes
 from rsd_planner.bench.strategies import PlannerStrategy, Strategy, Tick
 from rsd_planner.bench.stretches import Stretch, bag_stretches
 from rsd_planner.demo.world.splits import Split
+from rsd_planner.engine.backends import BackendName
 from rsd_planner.errors import ParameterError
 from rsd_planner.evaluation.bag import open_bag
 from rsd_planner.evaluation.evaluate import known_cameras
@@ -127,6 +128,7 @@ def bench(request: Request, console: Console) -> Bench:
         PlannerError: Model, draft, data or output directory is not usable.
     """
     _check(request)
+    request = replace(request, planner=replace(request.planner, backend=BackendName.PYTORCH.value))  # graphs: `engine`
     with ExitStack() as stack:
         planner = Planner.load(request.model, replace(request.planner, allow_plain_decoding=bool(request.drafts)))
         stack.callback(planner.close)

@@ -66,6 +66,7 @@ def load_backend(name: BackendName, model: Path, engine: Path | None, *, device:
 
 
 def _fastest(model: Path, engine: Path | None, *, device: str, dtype: str) -> Backend:
+    ModelDirectory.find(model)  # what is wrong with the directory itself is said first
     graphs = engine or model / GRAPHS_FOLDER
     on_cpu = torch.device(device).type == "cpu" and dtype == "float32"
     if not (on_cpu and (graphs / FILE_NAME).exists()):
