@@ -2,8 +2,8 @@
 
     python scripts/compare_backends.py MODEL GRAPHS DATA --frames 200
 
-The flow's input features turn up to 100 times per unit of action: each step enlarges rounding errors, and on some frames
-rounding decides. The line about changed noise shows on how many frames it does so within PyTorch.
+The flow's input features turn up to 100 times per unit of action: each step enlarges rounding errors, and on some
+frames rounding decides. The line about changed noise shows on how many frames it does so within PyTorch.
 """
 
 from __future__ import annotations
