@@ -25,6 +25,7 @@ MODEL = FilePath(__file__).parents[1] / "golden" / "alpamayo_r1"
 # Where the tests' own interpreter has no PyTorch (ROS 2 Humble's does not): one that has.
 MODEL_PYTHON = os.environ.get("MODEL_PYTHON", "")
 SPEED_MPS = 10.0
+BEGUN_NS = time.time_ns()
 STEP_NS = 100_000_000
 PLANNER = "/rsd_planner"
 TIMEOUT_S = 60.0  # an end of a process that was killed is noticed after a lease of 20 s
@@ -196,5 +197,5 @@ def nanoseconds(stamp: object) -> int:
 
 
 def position_at(stamp_ns: int) -> float:
-    """Where the vehicle is, m: x in the odometry frame."""
-    return (stamp_ns % 10**15) / 1e9 * SPEED_MPS
+    """Where the vehicle is, m: x in the odometry frame; 0 when the tests began."""
+    return (stamp_ns - BEGUN_NS) / 1e9 * SPEED_MPS

@@ -38,7 +38,7 @@ def test_a_plan_goes_out_on_every_output_stamped_t0(make_node, peer):
     assert {marker.header.frame_id for marker in markers.values()} == {"odom"}
     peer.until(lambda: markers["reasoning"].text.split() == peer.texts[-1].data.split())
     assert "nearly random" in " ".join(markers["notice"].text.split())
-    assert markers["ego_history"].points[-1].x == pytest.approx(position_at(t0))
+    assert markers["ego_history"].points[-1].x == pytest.approx(position_at(t0), abs=1e-6)
 
 
 def test_in_the_vehicle_frame_the_path_starts_at_the_origin_of_odometrys_child_frame(make_node, peer):
@@ -314,7 +314,7 @@ def test_a_trajectory_goes_out_beside_the_path(make_node, peer):
     points, poses = received[-1].points, peer.paths[-1].poses
     assert received[-1].header.frame_id == "odom"
     assert [nanoseconds(point.time_from_start) for point in points] == [STEP_NS * k for k in range(65)]
-    assert points[0].pose.position.x == pytest.approx(position_at(t0))
+    assert points[0].pose.position.x == pytest.approx(position_at(t0), abs=1e-6)
     assert [point.pose.position.x for point in points[1:]] == [pose.pose.position.x for pose in poses]
     assert points[0].longitudinal_velocity_mps == pytest.approx(SPEED_MPS, abs=0.5)
 
