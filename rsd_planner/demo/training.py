@@ -38,6 +38,12 @@ from rsd_planner.target.images import ImagePatcher
 from rsd_planner.target.vocabulary import load_vocabulary
 
 LOG, CURVES = "log.jsonl", "curves.png"
+_LOADED = {  # before a stage: `drive` holds the whole network, `see` and `weather` the vision tower
+    Stage.SEE: (),
+    Stage.DRIVE: (Stage.SEE,),
+    Stage.WEATHER: (Stage.DRIVE,),
+    Stage.POLISH: (Stage.DRIVE, Stage.WEATHER),
+}
 _NOT_LOSSES = ("stage", "step", "norm", "seconds")
 _SMOOTHED = 50  # steps
 _LOOK_EVERY_S = 1.0
@@ -145,9 +151,7 @@ def draw_curves(log: Path, path: Path) -> None:
 
 def _load_stage_before(target: AlpamayoTarget, out: Path, stage: Stage) -> None:
     """What the stages before this one have taught, if there are any."""
-    for before in {Stage.SEE: [], Stage.DRIVE: [Stage.SEE], Stage.WEATHER: [Stage.DRIVE]}.get(
-        stage, [Stage.DRIVE, Stage.WEATHER]
-    ):
+    for before in _LOADED[stage]:
         path = out / f"{before.value}.pt"
         if not path.exists():
             raise ParameterError(f"--stage {stage.value}: {path} is not there; train the stage {before.value} first")

@@ -9,25 +9,7 @@ from typing import Annotated
 import typer
 
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
-from rsd_planner.training.options import (
-    Batch,
-    CacheDir,
-    CacheGb,
-    Cameras,
-    Data,
-    Device,
-    DraftOut,
-    Dtype,
-    MaxTokens,
-    Odometry,
-    Steps,
-    Stride,
-    TargetDir,
-    TrainFrames,
-    Val,
-    ValFrames,
-    Validations,
-)
+from rsd_planner.training import options
 
 
 class Objective(str, Enum):
@@ -61,10 +43,10 @@ class Advantage(str, Enum):
 
 
 def train_aarl(
-    target: TargetDir,
+    target: options.TargetDir,
     draft: Annotated[Path, typer.Option(metavar="DIR", help="The distilled draft to begin with.")],
-    data: Data,
-    out: DraftOut,
+    data: options.Data,
+    out: options.DraftOut,
     objective: Annotated[
         Objective,
         typer.Option(help="RL from actions and text; from text alone; or the distillation gone on with."),
@@ -89,24 +71,24 @@ def train_aarl(
     action_weight: Annotated[float, typer.Option(help="Of the action's error in the reward.")] = 1.0,
     text_weight: Annotated[float, typer.Option(help="Of the share of changed tokens that match.")] = 0.5,
     kl_weight: Annotated[float, typer.Option(help="Of the KL to the initial draft at the anchors.")] = 0.02,
-    val: Val = None,
-    cache: CacheDir = None,
-    cache_gb: CacheGb = 4.0,
-    frames: TrainFrames = None,
-    val_frames: ValFrames = 64,
-    steps: Steps = 500,
-    batch: Batch = 4,
+    val: options.Val = None,
+    cache: options.CacheDir = None,
+    cache_gb: options.CacheGb = 4.0,
+    frames: options.TrainFrames = None,
+    val_frames: options.ValFrames = 64,
+    steps: options.Steps = 500,
+    batch: options.Batch = 4,
     rate: Annotated[
         float | None, typer.Option(help="Peak learning rate.", show_default="1e-6 for DFlash, 1e-5 for EAGLE-3")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the order of frames, block starts, candidates and noise.")] = 0,
-    validations: Validations = 10,
-    max_tokens: MaxTokens = 256,
-    stride: Stride = 1,
-    camera: Cameras = None,
-    odometry: Odometry = None,
-    device: Device = "cpu",
-    dtype: Dtype = "float32",
+    validations: options.Validations = 10,
+    max_tokens: options.MaxTokens = 256,
+    stride: options.Stride = 1,
+    camera: options.Cameras = None,
+    odometry: options.Odometry = None,
+    device: options.Device = "cpu",
+    dtype: options.Dtype = "float32",
 ) -> None:
     """Train a distilled draft further, by what its wrong guesses would do to the path; or as a baseline for that.
 
@@ -123,7 +105,7 @@ def train_aarl(
         from rsd_planner.training.aarl_objective import Options
         from rsd_planner.training.frames import BagOptions
 
-        options = Options(
+        objectives = Options(
             anchor=aarl_reward.Anchor(anchor.value),
             advantage=aarl_reward.Advantage(advantage.value),
             metric=aarl_reward.Metric(reward.value),
@@ -140,7 +122,7 @@ def train_aarl(
             data,
             out,
             aarl.Objective(objective.value),
-            options,
+            objectives,
             validation=val,
             cache=cache,
             cache_gb=cache_gb,

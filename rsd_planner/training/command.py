@@ -9,25 +9,7 @@ from typing import Annotated
 import typer
 
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
-from rsd_planner.training.options import (
-    Batch,
-    CacheDir,
-    CacheGb,
-    Cameras,
-    Data,
-    Device,
-    DraftOut,
-    Dtype,
-    MaxTokens,
-    Odometry,
-    Steps,
-    Stride,
-    TargetDir,
-    TrainFrames,
-    Val,
-    ValFrames,
-    Validations,
-)
+from rsd_planner.training import options
 
 
 class Draft(str, Enum):
@@ -45,18 +27,18 @@ class Rope(str, Enum):
 
 
 def train_draft(
-    target: TargetDir,
+    target: options.TargetDir,
     draft: Annotated[Draft, typer.Option(help="Family of the draft.")],
-    data: Data,
-    out: DraftOut,
+    data: options.Data,
+    out: options.DraftOut,
     rope: Annotated[Rope, typer.Option(help="Positions of the draft.")] = Rope.FLAT,
-    val: Val = None,
-    cache: CacheDir = None,
-    cache_gb: CacheGb = 4.0,
-    frames: TrainFrames = None,
-    val_frames: ValFrames = 64,
-    steps: Steps = 700,
-    batch: Batch = 16,
+    val: options.Val = None,
+    cache: options.CacheDir = None,
+    cache_gb: options.CacheGb = 4.0,
+    frames: options.TrainFrames = None,
+    val_frames: options.ValFrames = 64,
+    steps: options.Steps = 700,
+    batch: options.Batch = 16,
     rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 2e-3,
     seed: Annotated[int, typer.Option(help="Of first weights, order of frames and anchors.")] = 0,
     layers: Annotated[int, typer.Option(help="DFlash: layers.")] = 2,
@@ -66,13 +48,13 @@ def train_draft(
     draft_vocabulary: Annotated[
         int, typer.Option(help="EAGLE-3: tokens it can say, the likeliest ones; 0 for the target's whole vocabulary.")
     ] = 32_000,
-    validations: Validations = 5,
-    max_tokens: MaxTokens = 256,
-    stride: Stride = 1,
-    camera: Cameras = None,
-    odometry: Odometry = None,
-    device: Device = "cpu",
-    dtype: Dtype = "float32",
+    validations: options.Validations = 5,
+    max_tokens: options.MaxTokens = 256,
+    stride: options.Stride = 1,
+    camera: options.Cameras = None,
+    odometry: options.Odometry = None,
+    device: options.Device = "cpu",
+    dtype: options.Dtype = "float32",
 ) -> None:
     """Train a draft for a target, on one device or, under `accelerate launch` or torchrun, on many.
 
@@ -130,12 +112,12 @@ def train_drafts(
     jobs: Annotated[int, typer.Option(help="Drafts at once.")] = 2,
     measured: Annotated[int, typer.Option(help="Frames per split to measure on.")] = 100,
     cache: Annotated[Path | None, typer.Option(metavar="DIR", help="Shared by all.", show_default="in OUT")] = None,
-    cache_gb: CacheGb = 8.0,
+    cache_gb: options.CacheGb = 8.0,
     frames: Annotated[int | None, typer.Option(help="Frames to train on.", show_default="all")] = None,
     steps: Annotated[int, typer.Option(help="Training steps of each.")] = 700,
     batch: Annotated[int, typer.Option(help="Frames per step.")] = 16,
     rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 2e-3,
-    device: Device = "cpu",
+    device: options.Device = "cpu",
 ) -> None:
     """Train EAGLE-3 and DFlash, flat and mirrored, and measure L on val, test and off_shelf with the real loop.
 

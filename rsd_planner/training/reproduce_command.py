@@ -8,11 +8,7 @@ from typing import Annotated
 import typer
 
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
-from rsd_planner.training.options import (
-    CacheDir,
-    CacheGb,
-    Device,
-)
+from rsd_planner.training import options
 
 
 def reproduce(
@@ -27,9 +23,9 @@ def reproduce(
     drafts: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Distilled drafts of `demo train-drafts`, used as they are.")
     ] = None,
-    cache: CacheDir = None,
-    cache_gb: CacheGb = 8.0,
-    device: Device = "cpu",
+    cache: options.CacheDir = None,
+    cache_gb: options.CacheGb = 8.0,
+    device: options.Device = "cpu",
 ) -> None:
     """Put the paper's claims to the test: train and measure every row, in turn, and say which claims hold here.
 

@@ -9,7 +9,7 @@ import typer
 
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
-from rsd_planner.training.options import Data, Device, Dtype, MaxTokens, TargetDir
+from rsd_planner.training import options
 
 DraftDir = Annotated[Path, typer.Option(metavar="DIR", help="Draft directory.")]
 Frames = Annotated[int, typer.Option(help="Frames, spread over the split.")]
@@ -17,9 +17,9 @@ Draws = Annotated[int, typer.Option(help="Of the flow noise, the same for both p
 
 
 def measure_draft(
-    target: TargetDir,
+    target: options.TargetDir,
     draft: DraftDir,
-    data: Data,
+    data: options.Data,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where SPLIT.json goes; the same call goes on there.")],
     split: Annotated[Split, typer.Option(help="Of --data.")] = Split.VAL,
     frames: Frames = 32,
@@ -31,9 +31,9 @@ def measure_draft(
     weights: Annotated[
         Path | None, typer.Option(metavar="DIR", help="What each token moves; can be shared.", show_default="in --out")
     ] = None,
-    max_tokens: MaxTokens = 256,
-    device: Device = "cpu",
-    dtype: Dtype = "float32",
+    max_tokens: options.MaxTokens = 256,
+    device: options.Device = "cpu",
+    dtype: options.Dtype = "float32",
 ) -> None:
     """Measure a draft: L, passes, action-weighted acceptance, and what its rejected guesses would do to the path."""
     with interruptible():
@@ -64,16 +64,16 @@ def measure_draft(
 
 
 def measure_path_changes(
-    target: TargetDir,
+    target: options.TargetDir,
     draft: DraftDir,
-    data: Data,
+    data: options.Data,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where it is noted frame by frame; the same call goes on.")],
     split: Annotated[Split, typer.Option(help="Of --data: frames that nothing is reported on later.")] = Split.TRAIN,
     frames: Frames = 200,
     draws: Draws = 2,
-    max_tokens: MaxTokens = 256,
-    device: Device = "cpu",
-    dtype: Dtype = "float32",
+    max_tokens: options.MaxTokens = 256,
+    device: options.Device = "cpu",
+    dtype: options.Dtype = "float32",
 ) -> None:
     """Measure how far the path moves per kind of wrong guess: what `accept: action_tolerant` needs.
 
