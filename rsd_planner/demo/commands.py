@@ -15,13 +15,16 @@ from rsd_planner.training.command import train_drafts
 
 
 class Stage(str, Enum):
-    """Of training, in this order."""
+    """Of training."""
 
     SEE = "see"
     DRIVE = "drive"
     WEATHER = "weather"
     POLISH = "polish"
+    LENGTHEN = "lengthen"
 
+
+FROM_NOTHING = (Stage.SEE, Stage.DRIVE, Stage.WEATHER, Stage.POLISH)  # in this order
 
 app = typer.Typer(help="The demo model: render its world, train it, measure it.", no_args_is_help=True)
 app.command()(train_drafts)
@@ -55,9 +58,17 @@ def render(
 def train_target(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Directory with the rendered train split.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Model directory to write.")],
-    stage: Annotated[Stage | None, typer.Option(help="Only this stage.", show_default="all in order")] = None,
+    stage: Annotated[
+        Stage | None,
+        typer.Option(
+            help="Only this stage.", show_default="see, drive, weather, polish; for a long reasoning lengthen"
+        ),
+    ] = None,
     reasoning: Annotated[
-        Reasoning, typer.Option(help="What to say before the decision: nothing, or the scene step by step.")
+        Reasoning,
+        typer.Option(
+            help="What to say before the decision: nothing, or the scene step by step (from the bundled weights)."
+        ),
     ] = Reasoning.SHORT,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
 ) -> None:
@@ -67,8 +78,8 @@ def train_target(
 
         from rsd_planner.demo.training import train as run
 
-        stages = list(Stage) if stage is None else [stage]
-        run(data, out, stages, device, Console(stderr=True), reasoning=reasoning)
+        usual = FROM_NOTHING if reasoning is Reasoning.SHORT else (Stage.LENGTHEN,)
+        run(data, out, usual if stage is None else (stage,), device, Console(stderr=True), reasoning=reasoning)
     print(f"wrote {out / 'checkpoint'}, {out / 'processor'} and {out / 'curves.png'}")
 
 

@@ -10,19 +10,23 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
+from safetensors.torch import load_file
 
 from rsd_planner.demo.commands import Stage
 from rsd_planner.demo.long_texts import with_long_texts
+from rsd_planner.demo.model import demo_model_dir
 from rsd_planner.demo.other_histories import with_other_histories
 from rsd_planner.demo.progress import Progress
 from rsd_planner.demo.trainer.blank import new_network, save_weights, write_model_directory
 from rsd_planner.demo.trainer.stages import (
     DRIVE,
+    LENGTHEN,
     POLISH,
     SEE,
     WEATHER,
     Recipe,
     train_drive,
+    train_lengthen,
     train_polish,
     train_see,
     train_weather,
@@ -43,15 +47,27 @@ _LOADED = {  # before a stage: `drive` holds the whole network, `see` and `weath
     Stage.DRIVE: (Stage.SEE,),
     Stage.WEATHER: (Stage.DRIVE,),
     Stage.POLISH: (Stage.DRIVE, Stage.WEATHER),
+    Stage.LENGTHEN: (),  # begins with the bundled model's weights
 }
 _NOT_LOSSES = ("stage", "step", "norm", "seconds")
 _SMOOTHED = 50  # steps
 _LOOK_EVERY_S = 1.0
 _WORKERS = 2
 
-
-RECIPES = {Stage.SEE: SEE, Stage.DRIVE: DRIVE, Stage.WEATHER: WEATHER, Stage.POLISH: POLISH}
-_TRAIN = {Stage.SEE: train_see, Stage.DRIVE: train_drive, Stage.WEATHER: train_weather, Stage.POLISH: train_polish}
+RECIPES = {
+    Stage.SEE: SEE,
+    Stage.DRIVE: DRIVE,
+    Stage.WEATHER: WEATHER,
+    Stage.POLISH: POLISH,
+    Stage.LENGTHEN: LENGTHEN,
+}
+_TRAIN = {
+    Stage.SEE: train_see,
+    Stage.DRIVE: train_drive,
+    Stage.WEATHER: train_weather,
+    Stage.POLISH: train_polish,
+    Stage.LENGTHEN: train_lengthen,
+}
 
 
 def train(
@@ -65,22 +81,34 @@ def train(
 ) -> None:
     """Train the stages into the model directory `out`; each goes on from its last saved state.
 
-    Writes checkpoint and processor, log.jsonl, curves.png, and each stage's state, which may be deleted afterwards.
+    A long reasoning is learned in the stage `lengthen`, which begins with the weights of the bundled model. Writes
+    checkpoint and processor, log.jsonl, curves.png, and each stage's state, which may be deleted afterwards.
 
     Raises:
-        ParameterError: A stage is to begin without the one before it, or there is no such device.
+        ParameterError: A stage is to begin without the one before it or for a reasoning it does not teach, or there is
+            no such device.
+        CheckpointError: The bundled model is not there to be lengthened.
         DatasetError: `data` has no train split.
         TrainingStateError: `out` holds a state of another recipe.
     """
     PlannerSettings(device=device)  # knows what a device is
-    samples = load_split(data, Split.TRAIN)
+    long = reasoning is not Reasoning.SHORT
+    for stage in stages:
+        if long is not (stage is Stage.LENGTHEN):
+            raise ParameterError(
+                f"--stage {stage.value} with --reasoning {reasoning.value}: a long reasoning, and no other, is learned "
+                f"in the stage {Stage.LENGTHEN.value}"
+            )
+    samples = load_split(data, Split.TRAIN, recipes[Stage.LENGTHEN].samples if long else None)
     out.mkdir(parents=True, exist_ok=True)
-    if reasoning is not Reasoning.SHORT:
+    if long:
         samples = with_long_texts(samples, reasoning, out, _WORKERS, console)
     elif Stage.POLISH in stages:
         samples = with_other_histories(samples, out, _WORKERS, console)
     target = new_target(out, recipes[Stage.SEE].seed, device)
     _load_stage_before(target, out, stages[0])
+    if long:
+        target.network.load_state_dict(load_file(demo_model_dir() / "checkpoint" / "model.safetensors"))
     for stage in stages:
         with Progress(console) as progress, _followed(out / LOG, stage, recipes[stage].steps, progress):
             _TRAIN[stage](target, samples, out, recipes[stage])

@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
+from safetensors.torch import load_file
 from small_world import untrained_model
 
 from rsd_planner import cli
 from rsd_planner.demo.commands import Stage
 from rsd_planner.demo.evaluation.run import Asked, ask_all
 from rsd_planner.demo.evaluation.tasks import Kind, Part, parts
+from rsd_planner.demo.model import demo_model_dir
 from rsd_planner.demo.trainer.stages import Recipe
 from rsd_planner.demo.training import train
 from rsd_planner.demo.world.lengths import Reasoning
@@ -62,12 +65,24 @@ def test_training_writes_a_model_directory_with_its_curves(small_world: Path, tm
     planner.close()
 
 
-def test_long_reasoning_is_trained_by_the_same_command(small_world: Path, tmp_path: Path) -> None:
-    recipes = {**QUICK, Stage.DRIVE: Recipe(steps=4, batch=2, rate=2e-3, warm_up=1)}
-    train(small_world, tmp_path, [Stage.SEE, Stage.DRIVE], "cpu", Console(quiet=True), recipes, Reasoning.LONG_500)
+def test_a_long_reasoning_is_learned_from_the_bundled_weights(small_world: Path, tmp_path: Path) -> None:
+    recipes = {**QUICK, Stage.LENGTHEN: Recipe(steps=4, batch=2, rate=2e-4, warm_up=1)}
+    train(small_world, tmp_path, [Stage.LENGTHEN], "cpu", Console(quiet=True), recipes, Reasoning.LONG_500)
     losses = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert losses[-1]["reasoning"] < losses[3]["reasoning"]
-    assert (tmp_path / "checkpoint" / "model.safetensors").exists()
+    assert losses[-1]["reasoning"] < losses[0]["reasoning"]
+    trained = load_file(tmp_path / "checkpoint" / "model.safetensors")
+    for name, bundled in load_file(demo_model_dir() / "checkpoint" / "model.safetensors").items():
+        torch.testing.assert_close(trained[name].float(), bundled.float(), atol=0.01, rtol=0.01)
+
+
+@pytest.mark.parametrize(("stage", "reasoning"), [(Stage.DRIVE, Reasoning.LONG_200), (Stage.LENGTHEN, Reasoning.SHORT)])
+def test_a_stage_that_does_not_teach_this_reasoning_is_refused(
+    stage: Stage, reasoning: Reasoning, small_world: Path, tmp_path: Path
+) -> None:
+    said = f"--stage {stage.value} with --reasoning {reasoning.value}: a long reasoning, and no other, is learned in"
+    with pytest.raises(ParameterError, match=said):
+        train(small_world, tmp_path, [stage], "cpu", Console(quiet=True), QUICK, reasoning)
+    assert not list(tmp_path.iterdir())
 
 
 def test_driving_is_not_taught_to_the_blind(small_world: Path, tmp_path: Path) -> None:

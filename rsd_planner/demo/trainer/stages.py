@@ -1,5 +1,6 @@
 """The stages of training: `see` teaches the vision tower what is there, `drive` teaches reasoning and actions,
-`weather` lets the tower see the same in any weather, `polish` goes on with `drive` in small batches.
+`weather` lets the tower see the same in any weather, `polish` goes on with `drive` in small batches, `lengthen` teaches
+a trained model to describe the scene before it decides.
 
 A stage can be stopped at any time and goes on from its last saved state; the same seed and data give the same batches.
 Every step appends a line to `log.jsonl`.
@@ -69,6 +70,7 @@ SEE = Recipe(steps=6000, batch=64, rate=1.5e-3, samples=40_000)
 DRIVE = Recipe(steps=764, batch=80, rate=1.5e-3, samples=24_000)
 WEATHER = Recipe(steps=2400, batch=64, rate=6e-4, warm_up=100, samples=40_000)
 POLISH = Recipe(steps=1000, batch=16, rate=5e-4, warm_up=100, samples=40_000)
+LENGTHEN = Recipe(steps=240, batch=8, rate=5e-4, warm_up=30, samples=8000)
 
 
 class SightHeads(nn.Module):
@@ -149,6 +151,15 @@ def train_polish(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recip
         data: With the columns of `other_histories.py`.
     """
     _train_whole("polish", target, data, out, recipe, OTHER_SHARE)
+
+
+def train_lengthen(target: AlpamayoTarget, data: Dataset, out: Path, recipe: Recipe) -> None:
+    """Teach a trained network the long reasonings of `data`.
+
+    Args:
+        data: With the texts of `long_texts.py`.
+    """
+    _train_whole("lengthen", target, data, out, recipe, 0.0)
 
 
 def _train_whole(
