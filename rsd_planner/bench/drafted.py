@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rsd_planner.bench.ngram import NgramDraft, training_texts
+from rsd_planner.bench.ngram import NAME, NgramDraft, training_texts
 from rsd_planner.bench.strategies import PlannerStrategy, Strategy
 from rsd_planner.draft.load import load_draft
 from rsd_planner.engine.backends import Backend, BackendName, load_backend
@@ -56,7 +56,7 @@ def ngram(data: Path, planner: Planner, settings: PlannerSettings, console: Cons
     ids = {text: [*words.encode(text), *closing] for text in set(texts)}
     draft = NgramDraft(ids[text] for text in texts)
     origin = f"{len(texts)} training texts"
-    return [PlannerStrategy("n-gram", planner.target, planner.info, settings, draft=draft, origin=origin)]
+    return [PlannerStrategy(NAME, planner.target, planner.info, settings, draft=draft, origin=origin)]
 
 
 def load_engine(model: Path, engine: Path, info: ModelInfo, stack: ExitStack) -> tuple[Backend, ModelInfo]:

@@ -16,6 +16,7 @@ from rsd_planner.demo.world.dataset import DatasetError
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.plan import TokenSource
 
+NAME = "n-gram"
 CONTEXT = 8  # tokens at most that the next one is guessed from
 _START = -1  # stands before a reasoning
 

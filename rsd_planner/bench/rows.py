@@ -74,6 +74,9 @@ def row(measured: Measured, frames: str, base: Baselines) -> dict[str, Any]:
         "passes_per_frame": _mean([len(tick.tokens_per_pass) for tick in ticks]),
         "frames_without_pass": sum(not tick.tokens_per_pass for tick in ticks),
         "prefill_committed": _mean([tick.prefill_committed for tick in ticks]),
+        "tokens_per_frame": _mean([len(tick.token_ids) for tick in ticks]),
+        "target_cache_mb": _megabytes([tick.target_cache_bytes for tick in ticks]),
+        "draft_cache_mb": _megabytes([tick.draft_cache_bytes for tick in ticks]),
         "routine_share": sum(tick.routine_tokens for tick in ticks) / said if said else None,
         **_modelled(measured, length, base.steps),
         "reasoning_ms": _median(measured, "reasoning_ms"),
@@ -121,6 +124,12 @@ def _median(measured: Measured, name: str) -> float | None:
 
 def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
+
+
+def _megabytes(sizes: Sequence[int]) -> float | None:
+    """Mean of those that are known."""
+    mean = _mean([size for size in sizes if size])
+    return None if mean is None else mean / 1e6
 
 
 def _ratio(base: Measured | None, measured: Measured, name: str) -> float | None:

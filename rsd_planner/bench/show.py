@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from rsd_planner.bench.ngram import NAME
 from rsd_planner.evaluation import theme
 
 Row = Mapping[str, Any]
@@ -116,4 +117,4 @@ def _colour(row: Row) -> str:
         return theme.HISTORY
     if row["name"].startswith("plain loop"):
         return theme.STAGE_COLOURS[2]
-    return theme.PLAN if row["draft"] and not row["name"].startswith("n-gram") else theme.STAGE_COLOURS[3]
+    return theme.PLAN if row["draft"] and not row["name"].startswith(NAME) else theme.STAGE_COLOURS[3]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rsd_planner.decoding.protocols import Draft
 from rsd_planner.decoding.verify_length import LONGEST
+from rsd_planner.draft.feature_draft import FeatureDraft
 from rsd_planner.model_info import ModelInfo
 from rsd_planner.plan import Plan, TokenOrigin
 from rsd_planner.planner import Planner, PlannerSettings
@@ -30,6 +31,8 @@ class Tick:
     draft_ms: float
     reasoning_ms: float  # from the end of the prefill to the last committed token
     tick_ms: float  # from the observation to the path
+    target_cache_bytes: int = 0  # keys and values of prompt and reasoning; 0 where they are not ours
+    draft_cache_bytes: int = 0
 
 
 class Strategy(Protocol):
@@ -96,6 +99,7 @@ class PlannerStrategy:
         self.depth = None if settings.memory_ticks else 0 if draft is None else draft.longest
         self.target, self._taps = target, taps
         self._planner = Planner(target, info, replace(settings, verify_length=LONGEST), draft)
+        self._draft_cache = draft.cache if isinstance(draft, FeatureDraft) else None
         self._frames = OwnFrames()
 
     def run(self, observation: Observation) -> Tick:
@@ -104,7 +108,9 @@ class PlannerStrategy:
         own = self._frames(observation)
         started = time.perf_counter()
         plan = self._planner.plan(own)
-        return _tick(plan, (time.perf_counter() - started) * 1e3)
+        tick = _tick(plan, (time.perf_counter() - started) * 1e3)
+        read = self._draft_cache.used_bytes if self._draft_cache else 0
+        return replace(tick, target_cache_bytes=self.target.cache.used_bytes, draft_cache_bytes=read)
 
     def keys_values(self) -> Tensor | None:
         """See `Strategy`."""

@@ -54,6 +54,11 @@ class KVCache:
     def capacity(self) -> int:
         return self.keys[0].shape[2] if self.keys else 0
 
+    @property
+    def used_bytes(self) -> int:
+        """Of the committed rows."""
+        return sum(buffer[:, :, : self.length].nbytes for buffer in (*self.keys, *self.values))
+
     def clear(self) -> None:
         """Forget everything; the buffers stay."""
         self.length = 0

@@ -19,6 +19,7 @@ from rsd_planner.evaluation.files import write_whole
 from rsd_planner.training.aarl import AarlRequest, Objective, train_aarl
 from rsd_planner.training.aarl_objective import Options
 from rsd_planner.training.aarl_reward import Anchor
+from rsd_planner.training.chains import Chain, ChainsRequest, measure_chain, refuse_same_names, train_chain
 from rsd_planner.training.reproduce_report import write_report
 from rsd_planner.training.survey import SurveyRequest
 from rsd_planner.training.train_draft import Request, train_draft
@@ -59,6 +60,11 @@ class Recipe:
     weighted: bool = True  # whether the action-weighted acceptance is measured too
     bench_frames: int = 50  # 0: no clock is looked at
     attention_frames: int = 50  # 0: nor where drafts look
+    chain_frames: int = 2048  # of split train, for each target of --chain
+    chain_steps: int = 400
+    chain_batch: int = 4
+    chain_max_tokens: int = 1024
+    chain_measured: int = 20  # frames
 
     def __post_init__(self) -> None:
         """Raises ParameterError for a value that means nothing."""
@@ -104,6 +110,7 @@ class ReproduceRequest:
     cache: Path | None = None  # None: in `out`
     cache_gb: float = 8.0
     device: str = "cpu"
+    chains: tuple[Path, ...] = ()  # targets that reason at greater length
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,7 @@ def reproduce(request: ReproduceRequest, console: Console) -> bool:
     Raises:
         PlannerError: Target, data, or what an earlier call left in `out` is not usable.
     """
+    refuse_same_names(request.chains)
     _claim(request)
     all_runs = list(runs(request.recipe))
     for number, run in enumerate(all_runs, 1):
@@ -146,6 +154,7 @@ def reproduce(request: ReproduceRequest, console: Console) -> bool:
     first = [directory_of(request, run) for run in all_runs if run.seed == 0]
     whole = _clocked(request, first, console)
     _attended(request, first, console)
+    whole = whole and _lengthened(request, console)
     write_report(request.out, request.recipe.rows, request.recipe.splits)
     return whole
 
@@ -255,3 +264,29 @@ def _attended(request: ReproduceRequest, drafts: Sequence[Path], console: Consol
             AttentionRequest(request.target, drafts, request.data, Split.OFF_SHELF, frames, path.parent, settings),
             console,
         )
+
+
+def _lengthened(request: ReproduceRequest, console: Console) -> bool:
+    """Targets of longer reasoning, and beside them the one that all rows are of; whether all is there."""
+    recipe = request.recipe
+    chains = ChainsRequest(
+        request.data,
+        request.out / "chains",
+        recipe.chain_frames,
+        recipe.chain_steps,
+        recipe.chain_batch,
+        recipe.rate,
+        recipe.chain_max_tokens,
+        recipe.chain_measured,
+        request.cache_gb,
+        request.device,
+    )
+    own = [directory_of(request, run) for run in runs(recipe) if run.seed == 0 and run.row == "flat"]
+    first = Chain("own", request.target, tuple(own))
+    if request.chains and not measure_chain(chains, first, console):
+        return False
+    for target in request.chains:
+        chain = train_chain(chains, target, console)
+        if chain is None or not measure_chain(chains, chain, console):
+            return False
+    return True

@@ -23,6 +23,12 @@ def reproduce(
     drafts: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Distilled drafts of `demo train-drafts`, used as they are.")
     ] = None,
+    chain: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR", help="Model that reasons at greater length, repeatable: drafts are trained for it."
+        ),
+    ] = None,
     cache: options.CacheDir = None,
     cache_gb: options.CacheGb = 8.0,
     device: options.Device = "cpu",
@@ -39,7 +45,8 @@ def reproduce(
         from rsd_planner.training.reproduce import reproduce as run
 
         recipe = Recipe.read(config)
-        request = ReproduceRequest(target or demo_model_dir(), data, out, recipe, drafts, cache, cache_gb, device)
+        place, chains = target or demo_model_dir(), tuple(chain or ())
+        request = ReproduceRequest(place, data, out, recipe, drafts, cache, cache_gb, device, chains)
         whole = run(request, Console(stderr=True))
     if not whole:
         raise typer.Exit(EXIT_INTERRUPTED)

@@ -9,6 +9,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from rsd_planner.evaluation.files import write_whole
+from rsd_planner.training.chains import chain_rows
+from rsd_planner.training.chains_picture import draw_chains
 
 PAPER = """| paper (Alpamayo R1 10B, off-shelf split) | |
 |---|---|
@@ -46,8 +48,12 @@ _CLOCKED = ("s_paper", "s_model", "speedup_vs_plain", "tick_speedup_vs_plain")
 
 def write_report(out: Path, rows: Sequence[str], splits: Sequence[str]) -> dict[str, Any]:
     """Write results.json and results.md of what is measured so far."""
-    found = {"rows": _rows(out, rows, splits), "claims": _claims(out, splits), "anchor_sets": _anchor_sets(out)}
+    found: dict[str, Any] = {"rows": _rows(out, rows, splits), "claims": _claims(out, splits)}
+    found["anchor_sets"] = _anchor_sets(out)
     found["attention"] = _attention(out)
+    found["chains"] = chains = chain_rows(out / "chains")
+    if chains:
+        draw_chains(chains, out / "chains.png")
     write_whole(out / "results.json", json.dumps(found, indent=1) + "\n")
     write_whole(out / "results.md", _page(found))
     return found
@@ -163,6 +169,7 @@ def _page(found: Mapping[str, Any]) -> str:
             "",
             *(_attention_line(name, clusters) for name, clusters in found["attention"].items()),
             "",
+            *(_chains(found["chains"]) if found["chains"] else []),
         ]
     )
 
@@ -181,6 +188,22 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
         words = [row["draft"], _TITLES[row["row"]], row["split"], f"{row['accepted_length']:.3f}{spread}"]
         lines.append("| " + " | ".join([*words, f"{row['ceiling']:.2f}", *values]) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _chains(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    columns = {"tokens_per_frame": "tokens", "accepted_length": "L", "ceiling": "ceiling", "passes_per_frame": "passes"}
+    columns |= {"reasoning_ms": "ms", "speedup_vs_plain": "S wall clock"}
+    columns |= {"target_cache_mb": "target's cache, MB", "draft_cache_mb": "draft's cache, MB"}
+    lines = [
+        "## Longer chains",
+        "",
+        f"| target | | {' | '.join(columns.values())} |",
+        "|---" * (2 + len(columns)) + "|",
+    ]
+    for row in rows:
+        values = ["" if row.get(name) is None else f"{row[name]:.3g}" for name in columns]
+        lines.append(f"| {row['target']} | {row['name']} | {' | '.join(values)} |")
+    return [*lines, "", "![reasoning time and caches over the length of the reasoning](chains.png)", ""]
 
 
 def _anchor_line(name: str, sets: Mapping[str, Sequence[float]]) -> str:

@@ -21,7 +21,7 @@ CAP = 24
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("world")
-    for split in (Split.TRAIN, Split.VAL):
+    for split in (Split.TRAIN, Split.VAL, Split.OFF_SHELF):
         assert len(list(write_split(folder, split, drives=1))) == 1
     return folder
 

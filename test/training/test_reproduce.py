@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_cases import R1
+from golden_cases import R1, V1_5
 from rich.console import Console
 
 from rsd_planner.draft.config import DraftKind
@@ -32,6 +33,11 @@ SMALL: dict[str, Any] = {
     "weighted": False,
     "bench_frames": 0,
     "attention_frames": 0,
+    "chain_frames": 4,
+    "chain_steps": 2,
+    "chain_batch": 2,
+    "chain_max_tokens": 20,
+    "chain_measured": 1,
 }
 
 
@@ -87,6 +93,24 @@ def test_rows_are_made_once_and_reported(world: Path, tmp_path: Path) -> None:
     assert "| eagle3 | FlatRoPE + AARL, policy anchors | val |" in page
     with pytest.raises(TrainingError, match=r"recipe\.json: attention_frames is 0, expected 50: use another --out"):
         reproduce(ReproduceRequest(R1, world, tmp_path / "out", Recipe()), Console(quiet=True))
+
+
+def test_longer_chains_stand_beside_the_own_target(world: Path, tmp_path: Path) -> None:
+    recipe = Recipe(**{**SMALL, "rows": ("flat",), "splits": ("val",), "dflash_seeds": 0})
+    request = ReproduceRequest(R1, world, tmp_path / "out", recipe, chains=(V1_5,))
+    assert reproduce(request, Console(quiet=True))
+    rows = json.loads((tmp_path / "out" / "results.json").read_text())["chains"]
+    names = {(row["target"], row["name"]) for row in rows}
+    longer = {("alpamayo_1_5", name) for name in ("plain loop", "EAGLE-3, flat", "DFlash, flat")}
+    assert names == {("own", "plain loop"), ("own", "EAGLE-3, flat"), *longer}
+    assert all(row["token_exact"] and row["tokens_per_frame"] <= 20 for row in rows)
+    drafted = [row for row in rows if row["name"] != "plain loop"]
+    assert all(0 < row["draft_cache_mb"] < row["target_cache_mb"] for row in drafted)
+    assert all(row["accepted_length"] <= row["ceiling"] for row in drafted)
+    assert "| own | EAGLE-3, flat |" in (tmp_path / "out" / "results.md").read_text()
+    assert (tmp_path / "out" / "chains.png").stat().st_size > 10_000
+    with pytest.raises(ParameterError, match=r"--chain .*: another one is called alpamayo_1_5 too, expected names"):
+        reproduce(replace(request, chains=(V1_5, V1_5)), Console(quiet=True))
 
 
 def test_distilled_drafts_that_are_there_are_used(tmp_path: Path) -> None:
