@@ -6,6 +6,7 @@ from setuptools import find_packages, setup
 NAME = "rsd_planner"
 HERE = Path(__file__).resolve().parent  # colcon --symlink-install links setup.py
 MODEL = Path("rsd_planner/demo/model")
+DRAFTS = sorted(path.name for path in (HERE / MODEL).glob("draft*"))
 
 
 def files(directory: Path) -> list[str]:
@@ -36,7 +37,10 @@ setup(
         (f"share/{NAME}/demo_model", [name for name in files(MODEL) if name.endswith((".txt", ".md"))]),
         (f"share/{NAME}/demo_model/checkpoint", files(MODEL / "checkpoint")),
         (f"share/{NAME}/demo_model/processor", files(MODEL / "processor")),
-        (f"share/{NAME}/demo_model/draft", [name for name in files(MODEL / "draft") if not name.endswith(".png")]),
+        *(
+            (f"share/{NAME}/demo_model/{name}", [file for file in files(MODEL / name) if not file.endswith(".png")])
+            for name in DRAFTS
+        ),
         (f"lib/{NAME}", ["scripts/rsd_planner_node"]),
     ],
     entry_points={

@@ -16,7 +16,7 @@ def bench(
     model: Annotated[Path | None, typer.Option(help="Model directory.", show_default="the bundled demo model")] = None,
     draft: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="Draft directory, repeatable.", show_default="the model's own"),
+        typer.Option(metavar="DIR", help="Draft directory, repeatable.", show_default="those in the model directory"),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of the driving world's splits; this or --bag.")

@@ -23,13 +23,12 @@ def drafted(model: Path, directories: Sequence[Path], planner: Planner, settings
     """A strategy per draft, named by what it is.
 
     Args:
-        directories: None of them: the model directory's own draft, if it has one.
+        directories: None of them: those in the model directory, if it has any.
 
     Raises:
         CheckpointError: A draft cannot be loaded, or does not fit.
     """
-    own = ModelDirectory.find(model).draft
-    chosen = directories or ([own] if own else [])
+    chosen = directories or ModelDirectory.find(model).drafts
     loaded = [(path, *load_draft(path, target_parts(planner.target))) for path in chosen]
     kinds = [f"{config.kind.value}, {config.rope.value}" for _, _, config in loaded]
     found: list[Strategy] = []

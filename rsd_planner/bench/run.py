@@ -45,7 +45,7 @@ class Request:
     """What to measure and where to write it."""
 
     model: Path
-    drafts: Sequence[Path]  # none: the model directory's own, if it has one
+    drafts: Sequence[Path]  # none: those in the model directory, if it has any
     frames: int  # of each kind
     out: Path
     planner: PlannerSettings

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ModelDirectory:
-    """A folder with `target/` (or `checkpoint/`), `processor/`, perhaps `draft/` and, to say something, NOTICE.txt."""
+    """A folder with `target/` (or `checkpoint/`), `processor/`, perhaps drafts and, to say something, NOTICE.txt."""
 
     root: Path
     checkpoint: Path
@@ -73,6 +73,12 @@ class ModelDirectory:
         """The folder of the draft, if there is one."""
         path = self.root / "draft"
         return path if path.exists() else None
+
+    @property
+    def drafts(self) -> tuple[Path, ...]:
+        """The folder of the draft, then `draft_*/`: others, which only comparisons use."""
+        own = () if self.draft is None else (self.draft,)
+        return (*own, *sorted(path for path in self.root.glob("draft_*") if path.is_dir()))
 
     @property
     def notice(self) -> str:

@@ -297,7 +297,11 @@ def test_notice_that_is_no_text(model: Path) -> None:
 
 def test_draft_that_is_a_file(model: Path) -> None:
     (model / "draft").write_text("")
-    assert ModelDirectory.find(model).draft == model / "draft"
+    (model / "draft_other").mkdir()
+    (model / "draft_notes.txt").write_text("about drafts")
+    found = ModelDirectory.find(model)
+    assert found.draft == model / "draft"
+    assert found.drafts == (model / "draft", model / "draft_other")
 
 
 def test_expert_must_share_the_cache(model: Path) -> None:
