@@ -17,17 +17,23 @@ class Interrupt:
     requested = False
 
 
+_under_way: list[Interrupt] = []  # the innermost last
+
+
 @contextmanager
 def on_interrupt(console: Console, under_way: str = "plan", echo_s: float = 0.0) -> Iterator[Interrupt]:
     """The first Ctrl-C sets `requested`, the second one raises KeyboardInterrupt at once.
+
+    One within another has been asked if that one was, and tells it if it is.
 
     Args:
         under_way: What is finished first, for the message.
         echo_s: A second one within this time is the first again: torchrun passes on what the terminal has sent already.
     """
     interrupt = Interrupt()
+    interrupt.requested = any(outer.requested for outer in _under_way)
     previous = signal.getsignal(signal.SIGINT)
-    first_s = 0.0
+    first_s = time.monotonic()
 
     def request(_number: int, _frame: FrameType | None) -> None:
         nonlocal first_s
@@ -38,8 +44,12 @@ def on_interrupt(console: Console, under_way: str = "plan", echo_s: float = 0.0)
         interrupt.requested, first_s = True, time.monotonic()
         console.print(f"stopping after this {under_way}; Ctrl-C again to stop at once")
 
+    _under_way.append(interrupt)
     signal.signal(signal.SIGINT, request)
     try:
         yield interrupt
     finally:
         signal.signal(signal.SIGINT, previous)
+        _under_way.pop()
+        if _under_way:
+            _under_way[-1].requested |= interrupt.requested

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from itertools import product
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -27,9 +31,12 @@ from rsd_planner.training.cache import Cache, target_fingerprint
 from rsd_planner.training.design import taps_of
 from rsd_planner.training.frames import open_frames
 from rsd_planner.training.progress import counting
+from rsd_planner.training.run import ECHO_S
 from rsd_planner.training.teacher import Teacher
 from rsd_planner.training.train_draft import DTYPES, Request, train_draft, validation_prompts
 from rsd_planner.training.validation import measure
+
+_stop: Event = get_context("spawn").Event()  # of this process: the parent's, in one of its pool
 
 SPLITS = (Split.VAL, Split.TEST, Split.OFF_SHELF)
 
@@ -69,11 +76,13 @@ def train_drafts(request: DraftsRequest, console: Console) -> dict[str, Any] | N
         PlannerError: As `train_draft`.
     """
     request.out.mkdir(parents=True, exist_ok=True)
+    context = get_context("spawn")
+    stop = context.Event()
     with (
-        ProcessPoolExecutor(request.jobs, mp_context=get_context("spawn")) as pool,
+        ProcessPoolExecutor(request.jobs, context, _told_by_parent, (stop,)) as pool,
         on_interrupt(console, "step of each draft") as interrupt,
     ):
-        side_by_side = _Pool(pool, interrupt, console)
+        side_by_side = _Pool(pool, stop, interrupt, console)
         shares = [(request.common, part, request.jobs) for part in range(request.jobs)]
         if not all(side_by_side.results(_fill, shares, "shares of the cache")) or interrupt.requested:
             return None
@@ -131,28 +140,53 @@ def print_summary(found: Mapping[str, Any], console: Console) -> None:
 
 
 class _Pool:
-    """Processes side by side. Ctrl-C reaches them too: they save, and what has not begun stays undone."""
+    """Processes side by side. Ctrl-C is passed on to them: they save, and what has not begun stays undone."""
 
-    def __init__(self, pool: ProcessPoolExecutor, interrupt: Interrupt, console: Console) -> None:
-        self._pool, self._interrupt, self._console = pool, interrupt, console
+    def __init__(self, pool: ProcessPoolExecutor, stop: Event, interrupt: Interrupt, console: Console) -> None:
+        self._pool, self._stop, self._interrupt, self._console = pool, stop, interrupt, console
 
     def results(self, work: Callable[..., Any], calls: Sequence[tuple[Any, ...]], what: str) -> Iterator[Any]:
         """Results of the calls as they come."""
         pending: set[Future[Any]] = {self._pool.submit(work, *call) for call in calls}
+        done = 0
         with counting(self._console, what, len(calls)) as show:
             while pending:
                 finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
                 if self._interrupt.requested:
                     pending = {future for future in pending if not future.cancel()}
+                    self._pass_on()
                 for future in finished:
-                    yield future.result()
-                show(len(calls) - len(pending), "")
+                    try:
+                        yield future.result()
+                    except BrokenProcessPool:  # Ctrl-C while a process was starting
+                        if not self._interrupt.requested:
+                            raise
+                done += len(finished)
+                show(done, "")
+
+    def _pass_on(self) -> None:
+        if self._stop.is_set():
+            return
+        self._stop.set()  # for what the pool has handed out already and no process has begun
+        for child in active_children():
+            if child.pid is not None:
+                os.kill(child.pid, signal.SIGINT)
+
+
+def _told_by_parent(stop: Event) -> None:
+    """In a new process: a terminal's Ctrl-C goes to the parent alone."""
+    global _stop
+    _stop = stop
+    os.setpgrp()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _fill(request: Request, part: int, parts: int) -> bool:
     """One process's share of the cache that all drafts read; whether it is done."""
     _share_cores(parts)
-    with on_interrupt(Console(quiet=True)) as interrupt:
+    with on_interrupt(Console(quiet=True), echo_s=ECHO_S) as interrupt:
+        if _stop.is_set():
+            return False
         target = AlpamayoTarget.load(request.target, device=request.device, dtype=DTYPES[request.dtype])
         source = open_frames(request.data, Split.TRAIN, request.bags)
         cache = Cache(
@@ -173,18 +207,18 @@ def _fill(request: Request, part: int, parts: int) -> bool:
 def _train(name: str, request: Request, measured: int, jobs: int) -> tuple[str, dict[str, Any] | None]:
     """Train a draft and measure it; None if it was stopped."""
     _share_cores(jobs)
-    try:
-        if not train_draft(request, Console(quiet=True)).finished:
+    with on_interrupt(Console(quiet=True), echo_s=ECHO_S) as interrupt:
+        if _stop.is_set() or not train_draft(request, Console(quiet=True)).finished:
             return name, None
-        return name, _measure(request, measured)
-    except KeyboardInterrupt:
-        return name, None
+        return name, _measure(request, measured, interrupt)
 
 
-def _measure(request: Request, count: int) -> dict[str, Any]:
+def _measure(request: Request, count: int, interrupt: Interrupt) -> dict[str, Any] | None:
     target = AlpamayoTarget.load(request.target, device=request.device, dtype=DTYPES[request.dtype])
     splits = {}
     for split in SPLITS:
+        if interrupt.requested:
+            return None
         prompts = validation_prompts(target, open_frames(request.data, split, request.bags), count)
         splits[split.value] = measure(request.out, target, prompts, request.max_tokens).as_json()
     result = json.loads((request.out / "run" / "result.json").read_text(encoding="utf-8"))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 from golden_cases import R1
@@ -12,6 +16,7 @@ from rsd_planner.demo.world.dataset import write_split
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.draft.config import DraftKind
 from rsd_planner.draft.rotary import Rope
+from rsd_planner.interruptible import EXIT_INTERRUPTED
 from rsd_planner.training.demo_drafts import SPLITS, DraftsRequest, summary, train_drafts
 from rsd_planner.training.train_draft import Request
 
@@ -33,6 +38,21 @@ def test_every_draft_is_trained_once_and_measured(world: Path, tmp_path: Path) -
     written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/model.safetensors")}
     assert train_drafts(request, Console(quiet=True)) == found == json.loads((tmp_path / "summary.json").read_text())
     assert written == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/model.safetensors")}
+
+
+def test_asked_to_stop_it_stops_all_and_goes_on_later(world: Path, tmp_path: Path) -> None:
+    flags = ["--steps", "100000", "--batch", "2", "--frames", "4", "--seeds", "1", "--jobs", "2"]
+    command = [sys.executable, "-m", "rsd_planner", "demo", "train-drafts", str(R1), str(world), str(tmp_path), *flags]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while len(list(tmp_path.glob("*/run/log.jsonl"))) < 2:  # both are on their way
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)  # to this one alone, as a process manager does
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == EXIT_INTERRUPTED
+    assert "stopping after this step of each draft" in said
+    assert "Traceback" not in said
+    assert len(list(tmp_path.glob("*/run/state-*"))) == 2
 
 
 def test_mean_and_spread_are_over_the_seeds() -> None:
