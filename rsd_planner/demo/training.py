@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -111,7 +112,7 @@ def train(
         target.network.load_state_dict(load_file(demo_model_dir() / "checkpoint" / "model.safetensors"))
     for stage in stages:
         with Progress(console) as progress, _followed(out / LOG, stage, recipes[stage].steps, progress):
-            _TRAIN[stage](target, samples, out, recipes[stage])
+            _TRAIN[stage](target, samples, out, replace(recipes[stage], reasoning=reasoning.value))
         save_weights(target.network, out)
         draw_curves(out / LOG, out / CURVES)
 

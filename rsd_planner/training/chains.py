@@ -20,7 +20,10 @@ from rsd_planner.draft.config import DraftKind
 from rsd_planner.draft.rotary import Rope
 from rsd_planner.errors import ParameterError
 from rsd_planner.planner import PlannerSettings
+from rsd_planner.target.checkpoint import ModelDirectory
 from rsd_planner.training.train_draft import Request, train_draft
+
+OWN = "own"  # the target that all other rows are of
 
 
 @dataclass(frozen=True)
@@ -106,10 +109,11 @@ def measure_chain(request: ChainsRequest, chain: Chain, console: Console) -> boo
     return not bench(asked, console).partial
 
 
-def refuse_same_names(targets: Sequence[Path]) -> None:
-    """Raises ParameterError where two targets would write into one folder."""
-    names = [target.resolve().name for target in targets]
-    for target, name in zip(targets, names, strict=True):
+def check_targets(targets: Sequence[Path]) -> None:
+    """Before hours of work: raises CheckpointError for a target that is none, ParameterError for two of one name."""
+    names = [OWN, *(target.resolve().name for target in targets)]
+    for target, name in zip(targets, names[1:], strict=True):
+        ModelDirectory.find(target)
         if names.count(name) > 1:
             raise ParameterError(f"--chain {target}: another one is called {name} too, expected names that differ")
 

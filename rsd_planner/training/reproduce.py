@@ -19,7 +19,7 @@ from rsd_planner.evaluation.files import write_whole
 from rsd_planner.training.aarl import AarlRequest, Objective, train_aarl
 from rsd_planner.training.aarl_objective import Options
 from rsd_planner.training.aarl_reward import Anchor
-from rsd_planner.training.chains import Chain, ChainsRequest, measure_chain, refuse_same_names, train_chain
+from rsd_planner.training.chains import OWN, Chain, ChainsRequest, check_targets, measure_chain, train_chain
 from rsd_planner.training.reproduce_report import write_report
 from rsd_planner.training.survey import SurveyRequest
 from rsd_planner.training.train_draft import Request, train_draft
@@ -143,7 +143,7 @@ def reproduce(request: ReproduceRequest, console: Console) -> bool:
     Raises:
         PlannerError: Target, data, or what an earlier call left in `out` is not usable.
     """
-    refuse_same_names(request.chains)
+    check_targets(request.chains)
     _claim(request)
     all_runs = list(runs(request.recipe))
     for number, run in enumerate(all_runs, 1):
@@ -282,7 +282,7 @@ def _lengthened(request: ReproduceRequest, console: Console) -> bool:
         request.device,
     )
     own = [directory_of(request, run) for run in runs(recipe) if run.seed == 0 and run.row == "flat"]
-    first = Chain("own", request.target, tuple(own))
+    first = Chain(OWN, request.target, tuple(own))
     if request.chains and not measure_chain(chains, first, console):
         return False
     for target in request.chains:

@@ -17,7 +17,7 @@ from rsd_planner.demo.commands import Stage
 from rsd_planner.demo.evaluation.run import Asked, ask_all
 from rsd_planner.demo.evaluation.tasks import Kind, Part, parts
 from rsd_planner.demo.model import demo_model_dir
-from rsd_planner.demo.trainer.stages import Recipe
+from rsd_planner.demo.trainer.stages import Recipe, TrainingStateError
 from rsd_planner.demo.training import train
 from rsd_planner.demo.world.lengths import Reasoning
 from rsd_planner.demo.world.splits import Split
@@ -73,6 +73,12 @@ def test_a_long_reasoning_is_learned_from_the_bundled_weights(small_world: Path,
     trained = load_file(tmp_path / "checkpoint" / "model.safetensors")
     for name, bundled in load_file(demo_model_dir() / "checkpoint" / "model.safetensors").items():
         torch.testing.assert_close(trained[name].float(), bundled.float(), atol=0.01, rtol=0.01)
+
+
+def test_two_lengths_do_not_share_a_folder(small_world: Path, tmp_path: Path) -> None:
+    train(small_world, tmp_path, [Stage.LENGTHEN], "cpu", Console(quiet=True), QUICK, Reasoning.LONG_200)
+    with pytest.raises(TrainingStateError, match=r"lengthen\.pt: made with .*'long-200'.* use another folder"):
+        train(small_world, tmp_path, [Stage.LENGTHEN], "cpu", Console(quiet=True), QUICK, Reasoning.LONG_500)
 
 
 @pytest.mark.parametrize(("stage", "reasoning"), [(Stage.DRIVE, Reasoning.LONG_200), (Stage.LENGTHEN, Reasoning.SHORT)])

@@ -12,7 +12,7 @@ from golden_cases import R1, V1_5
 from rich.console import Console
 
 from rsd_planner.draft.config import DraftKind
-from rsd_planner.errors import ParameterError, TrainingError
+from rsd_planner.errors import CheckpointError, ParameterError, TrainingError
 from rsd_planner.training.reproduce import Recipe, ReproduceRequest, directory_of, reproduce, runs
 from rsd_planner.training.reproduce_report import verdict, write_report
 
@@ -111,6 +111,8 @@ def test_longer_chains_stand_beside_the_own_target(world: Path, tmp_path: Path) 
     assert (tmp_path / "out" / "chains.png").stat().st_size > 10_000
     with pytest.raises(ParameterError, match=r"--chain .*: another one is called alpamayo_1_5 too, expected names"):
         reproduce(replace(request, chains=(V1_5, V1_5)), Console(quiet=True))
+    with pytest.raises(CheckpointError, match=r"found nothing, expected a model directory"):
+        reproduce(replace(request, chains=(tmp_path / "none",)), Console(quiet=True))
 
 
 def test_distilled_drafts_that_are_there_are_used(tmp_path: Path) -> None:

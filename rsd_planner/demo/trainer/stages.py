@@ -27,6 +27,7 @@ from rsd_planner.demo.trainer.forward import encode_images, flow_loss, read_text
 from rsd_planner.demo.trainer.weather import varied
 from rsd_planner.demo.world.dataset import CAUSES, Dataset
 from rsd_planner.demo.world.facts import DISTANCES_M
+from rsd_planner.demo.world.lengths import Reasoning
 from rsd_planner.demo.world.pictures import Pictures, exposed
 from rsd_planner.demo.world.samples import FRAMES
 from rsd_planner.errors import PlannerError
@@ -57,6 +58,7 @@ class Recipe:
     decay: float = 0.05
     seed: int = 0
     samples: int = 1_000_000  # the first so many of the split; all of a smaller one
+    reasoning: str = Reasoning.SHORT.value
 
     def rate_at(self, step: int) -> float:
         """Linear warm-up, then a cosine down to the floor."""
