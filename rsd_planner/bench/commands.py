@@ -29,7 +29,8 @@ def bench(
         typer.Option(metavar="DIR", help="Exported graphs of the model and its own draft, to be measured as well."),
     ] = None,
     exactness_only: Annotated[
-        bool, typer.Option("--exactness-only", help="No reference pipeline and one flow step: times mean little.")
+        bool,
+        typer.Option("--exactness-only", help="No reference pipeline, one flow step: whole ticks mean little."),
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of flow noise.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",

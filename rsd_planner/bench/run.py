@@ -54,6 +54,7 @@ class Request:
     bag: Path | None = None
     engine: Path | None = None  # exported graphs of the model and its own draft, measured beside PyTorch
     exactness_only: bool = False  # no reference pipeline and one flow step: many frames in little time
+    kinds: Sequence[str] = (INDEPENDENT, CONSECUTIVE)  # of frames
 
 
 @dataclass
@@ -171,10 +172,12 @@ def _sections(request: Request, planner: Planner, stack: ExitStack, console: Con
     if request.data is not None:
         samples = open_frames(request.data, request.split, BagOptions(), limit=request.frames)
         stretches = ([samples.observation(number)] for number in range(len(samples)))
-        guess = ngram(request.data, planner, plain, console)
-        yield _section(INDEPENDENT, stretches, [loop, *reference, *guess, *alone])
-        drawn = drive_stretches(request.split, request.frames, request.out / "drives")
-        yield _section(CONSECUTIVE, drawn, [loop, *reference, *remembering])
+        if INDEPENDENT in request.kinds:
+            guess = ngram(request.data, planner, plain, console)
+            yield _section(INDEPENDENT, stretches, [loop, *reference, *guess, *alone])
+        if CONSECUTIVE in request.kinds:
+            drawn = drive_stretches(request.split, request.frames, request.out / "drives")
+            yield _section(CONSECUTIVE, drawn, [loop, *reference, *remembering])
     if request.bag is not None:
         bag = stack.enter_context(open_bag(request.bag))
         inputs = resolve(str(bag.path), bag.topics, None, None)

@@ -15,6 +15,7 @@ class Interrupt:
     """Whether somebody asked to stop."""
 
     requested = False
+    since_s = 0.0  # when, by the monotonic clock
 
 
 _under_way: list[Interrupt] = []  # the innermost last
@@ -31,25 +32,29 @@ def on_interrupt(console: Console, under_way: str = "plan", echo_s: float = 0.0)
         echo_s: A second one within this time is the first again: torchrun passes on what the terminal has sent already.
     """
     interrupt = Interrupt()
-    interrupt.requested = any(outer.requested for outer in _under_way)
     previous = signal.getsignal(signal.SIGINT)
-    first_s = time.monotonic()
 
     def request(_number: int, _frame: FrameType | None) -> None:
-        nonlocal first_s
         if interrupt.requested:
-            if time.monotonic() - first_s >= echo_s:
+            if time.monotonic() - interrupt.since_s >= echo_s:
                 raise KeyboardInterrupt
             return
-        interrupt.requested, first_s = True, time.monotonic()
+        interrupt.requested, interrupt.since_s = True, time.monotonic()
         console.print(f"stopping after this {under_way}; Ctrl-C again to stop at once")
 
-    _under_way.append(interrupt)
     signal.signal(signal.SIGINT, request)
+    if _under_way:
+        _hand_on(_under_way[-1], interrupt)
+    _under_way.append(interrupt)
     try:
         yield interrupt
     finally:
         signal.signal(signal.SIGINT, previous)
         _under_way.pop()
         if _under_way:
-            _under_way[-1].requested |= interrupt.requested
+            _hand_on(interrupt, _under_way[-1])
+
+
+def _hand_on(asked: Interrupt, other: Interrupt) -> None:
+    if asked.requested and not other.requested:
+        other.since_s, other.requested = asked.since_s, True

@@ -105,6 +105,7 @@ def measure_chain(request: ChainsRequest, chain: Chain, console: Console) -> boo
         request.settings(),
         request.data,
         exactness_only=True,  # the reasoning is what is asked about
+        kinds=(INDEPENDENT,),
     )
     return not bench(asked, console).partial
 
@@ -114,17 +115,23 @@ def check_targets(targets: Sequence[Path]) -> None:
     names = [OWN, *(target.resolve().name for target in targets)]
     for target, name in zip(targets, names[1:], strict=True):
         ModelDirectory.find(target)
+        if name == OWN:
+            raise ParameterError(f"--chain {target}: {OWN} stands for the target itself, expected another folder name")
         if names.count(name) > 1:
             raise ParameterError(f"--chain {target}: another one is called {name} too, expected names that differ")
 
 
-def chain_rows(out: Path) -> list[dict[str, Any]]:
-    """What was measured of every target, the shortest reasoning first: single frames, without memory."""
+def chain_rows(out: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+    """What was measured of every target, the shortest reasoning first; one that is not whole yet is left out."""
     found = []
-    for path in sorted(out.glob("*/bench.json")):
-        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
-            if row["frames"] == INDEPENDENT and row["name"] != NGRAM:  # which knows short texts only
-                found.append({"target": path.parent.name, **row})
+    for name in names:
+        path = out / name / "bench.json"
+        measured: dict[str, Any] = {"partial": True}
+        if path.is_file():
+            measured = json.loads(path.read_text(encoding="utf-8"))
+        if not measured["partial"]:
+            rows = [row for row in measured["rows"] if row["name"] != NGRAM]  # which knows short texts only
+            found += [{"target": name, **row} for row in rows]
     return sorted(found, key=lambda row: (_length(found, row["target"]), row["target"], row["name"] != "plain loop"))
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from multiprocessing import active_children, get_context
@@ -23,7 +26,7 @@ from rich.table import Table
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.draft.config import DraftKind
 from rsd_planner.draft.rotary import Rope
-from rsd_planner.errors import ParameterError
+from rsd_planner.errors import ParameterError, PlannerError
 from rsd_planner.evaluation.files import write_whole
 from rsd_planner.evaluation.interrupt import Interrupt, on_interrupt
 from rsd_planner.target.alpamayo import AlpamayoTarget
@@ -37,6 +40,8 @@ from rsd_planner.training.train_draft import DTYPES, Request, train_draft, valid
 from rsd_planner.training.validation import measure
 
 _stop: Event = get_context("spawn").Event()  # of this process: the parent's, in one of its pool
+
+_SAVING_S = 60.0  # at most
 
 SPLITS = (Split.VAL, Split.TEST, Split.OFF_SHELF)
 
@@ -91,7 +96,8 @@ def train_drafts(request: DraftsRequest, console: Console) -> dict[str, Any] | N
 
 def _train_all(request: DraftsRequest, pool: _Pool, console: Console) -> dict[str, Any] | None:
     drafts, path = request.drafts(), request.out / "summary.json"
-    done = {name: figures for name in drafts if (figures := _measured(drafts[name], request.measured)) is not None}
+    target = target_fingerprint(request.common.target)
+    done = {name: found for name in drafts if (found := _measured(drafts[name], request.measured, target)) is not None}
     jobs = [(name, one, request.measured, request.jobs) for name, one in drafts.items() if name not in done]
     for name, figures in pool.results(_train, jobs, "drafts"):
         if figures is not None:
@@ -149,7 +155,7 @@ class _Pool:
         """Results of the calls as they come."""
         pending: set[Future[Any]] = {self._pool.submit(work, *call) for call in calls}
         done = 0
-        with counting(self._console, what, len(calls)) as show:
+        with counting(self._console, what, len(calls)) as show, self._ended_at_once():
             while pending:
                 finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
                 if self._interrupt.requested:
@@ -161,8 +167,23 @@ class _Pool:
                     except BrokenProcessPool:  # Ctrl-C while a process was starting
                         if not self._interrupt.requested:
                             raise
+                    except PlannerError:  # told now, not after all the others
+                        self._pool.shutdown(wait=False, cancel_futures=True)
+                        self._pass_on()
+                        raise
                 done += len(finished)
                 show(done, "")
+
+    @contextmanager
+    def _ended_at_once(self) -> Iterator[None]:
+        """The second Ctrl-C does not wait for anybody."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            for child in active_children():
+                child.terminate()
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            raise
 
     def _pass_on(self) -> None:
         if self._stop.is_set():
@@ -174,11 +195,21 @@ class _Pool:
 
 
 def _told_by_parent(stop: Event) -> None:
-    """In a new process: a terminal's Ctrl-C goes to the parent alone."""
+    """In a new process: a terminal's Ctrl-C goes to the parent alone; without a parent it saves and ends."""
     global _stop
     _stop = stop
     os.setpgrp()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_after, args=(os.getppid(),), name="parent watch", daemon=True).start()
+
+
+def _end_after(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    _stop.set()
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(_SAVING_S)
+    os._exit(1)
 
 
 def _fill(request: Request, part: int, parts: int) -> bool:
@@ -231,15 +262,23 @@ def _measure(request: Request, count: int, interrupt: Interrupt) -> dict[str, An
         "bytes": (request.out / "model.safetensors").stat().st_size,
         "measured": count,
         "splits": splits,
+        "made": _made(request, target_fingerprint(request.target)),
     }
     write_whole(request.out / "figures.json", json.dumps(figures, indent=1) + "\n")
     return figures
 
 
-def _measured(request: Request, count: int) -> dict[str, Any] | None:
+def _measured(request: Request, count: int, target: str) -> dict[str, Any] | None:
+    """Figures that are there already, if the draft was made and measured as it is asked for now."""
     path = request.out / "figures.json"
     figures: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    return figures if figures and figures["measured"] == count else None
+    same = figures is not None and figures["measured"] == count and figures.get("made") == _made(request, target)
+    return figures if same else None
+
+
+def _made(request: Request, target: str) -> dict[str, Any]:
+    numbers = {name: getattr(request, name) for name in ("frames", "steps", "batch", "rate")}
+    return {"target": target, **numbers}
 
 
 def _share_cores(jobs: int) -> None:

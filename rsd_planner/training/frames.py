@@ -74,6 +74,8 @@ def open_frames(path: Path, split: Split, bags: BagOptions, limit: int | None = 
         return WorldFrames(path / split.value, limit)
     if (path / _ABOUT).is_file():
         return WorldFrames(path, limit)
+    if any((path / other.value / _ABOUT).is_file() for other in Split):
+        raise TrainingError(f"{path}: no split {split.value} there; rsd_planner demo render {path} draws it")
     return BagFrames(path, bags, limit)
 
 

@@ -14,12 +14,14 @@ from rich.console import Console
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.draft.config import DraftKind
 from rsd_planner.draft.rotary import Rope
+from rsd_planner.engine.manifest import sha256, target_fingerprint
 from rsd_planner.errors import ParameterError, TrainingError
 from rsd_planner.evaluation.files import write_whole
 from rsd_planner.training.aarl import AarlRequest, Objective, train_aarl
 from rsd_planner.training.aarl_objective import Options
 from rsd_planner.training.aarl_reward import Anchor
 from rsd_planner.training.chains import OWN, Chain, ChainsRequest, check_targets, measure_chain, train_chain
+from rsd_planner.training.frames import BagOptions, open_frames
 from rsd_planner.training.reproduce_report import write_report
 from rsd_planner.training.survey import SurveyRequest
 from rsd_planner.training.train_draft import Request, train_draft
@@ -36,7 +38,10 @@ FURTHER = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Numbers of all runs; a file of `--config` holds those that are to differ."""
+    """Numbers of all runs; a file of `--config` holds those that are to differ.
+
+    A null for `frames` means all.
+    """
 
     rows: tuple[str, ...] = (*DISTILLED, *FURTHER)
     splits: tuple[str, ...] = (Split.VAL.value, Split.TEST.value, Split.OFF_SHELF.value)
@@ -72,6 +77,13 @@ class Recipe:
             for value in getattr(self, name):
                 if value not in known:
                     raise ParameterError(f"--config: {name} holds {value!r}, expected some of {', '.join(known)}")
+        none = ("dflash_seeds", "eagle3_seeds", "bench_frames", "attention_frames")
+        for name, value in asdict(self).items():
+            if type(value) in (int, float) and not (value >= 0 if name in none else value > 0):
+                expected = "0 or more" if name in none else "more than 0"
+                raise ParameterError(f"--config: {name} is {value}, expected {expected}")
+        if not self.dflash_seeds + self.eagle3_seeds:
+            raise ParameterError("--config: dflash_seeds and eagle3_seeds are 0, expected a draft to train")
         if set(self.rows) & set(FURTHER) and "flat" not in self.rows:
             raise ParameterError(f"--config: rows are {list(self.rows)}, expected flat among them: others begin there")
 
@@ -93,8 +105,10 @@ class Recipe:
                 raise ParameterError(f"--config: {path} holds {name}, expected some of {', '.join(known)}")
             values[name] = tuple(value) if isinstance(value, list) else value
             kind = int if known[name] is None else type(known[name])
-            if type(values[name]) is not kind and not (kind is float and type(value) is int):
-                raise ParameterError(f"--config: {path}: {name} is {value!r}, expected one like {known[name]!r}")
+            right = type(values[name]) is kind or (kind is float and type(value) is int)
+            if not right and not (known[name] is None and value is None):
+                like = "a whole number, or null for all" if known[name] is None else f"one like {known[name]!r}"
+                raise ParameterError(f"--config: {path}: {name} is {value!r}, expected {like}")
         return cls(**values)
 
 
@@ -144,18 +158,18 @@ def reproduce(request: ReproduceRequest, console: Console) -> bool:
         PlannerError: Target, data, or what an earlier call left in `out` is not usable.
     """
     check_targets(request.chains)
+    if request.chains and "flat" not in request.recipe.rows:
+        raise ParameterError(f"--chain: rows are {list(request.recipe.rows)}, expected flat among them: it is measured")
     _claim(request)
     all_runs = list(runs(request.recipe))
     for number, run in enumerate(all_runs, 1):
         console.print(f"{run.name}: {number} of {len(all_runs)}", highlight=False)
         if not _trained(request, run, console) or not _measured(request, run, console):
             return False
-        write_report(request.out, request.recipe.rows, request.recipe.splits)
+        _report(request)
     first = [directory_of(request, run) for run in all_runs if run.seed == 0]
-    whole = _clocked(request, first, console)
-    _attended(request, first, console)
-    whole = whole and _lengthened(request, console)
-    write_report(request.out, request.recipe.rows, request.recipe.splits)
+    whole = _clocked(request, first, console) and _attended(request, first, console) and _lengthened(request, console)
+    _report(request)
     return whole
 
 
@@ -170,17 +184,46 @@ def directory_of(request: ReproduceRequest, run: Run) -> Path:
     return request.out / "drafts" / run.name
 
 
+def _report(request: ReproduceRequest) -> None:
+    chains = [OWN, *(target.resolve().name for target in request.chains)]
+    write_report(request.out, request.recipe.rows, request.recipe.splits, chains)
+
+
 def _claim(request: ReproduceRequest) -> None:
-    recipe = json.loads(json.dumps(asdict(request.recipe)))
+    """What stands in `out` is of this recipe, target, data and given drafts; raises PlannerError if it is not."""
+    recipe = request.recipe
+    if recipe.bench_frames or recipe.attention_frames or request.chains:
+        open_frames(request.data, Split.OFF_SHELF, BagOptions())
+    splits = dict.fromkeys((Split.TRAIN, *map(Split, recipe.splits)))
+    claimed = {
+        **json.loads(json.dumps(asdict(recipe))),
+        "target": target_fingerprint(request.target),
+        "data": {split.value: open_frames(request.data, split, BagOptions()).fingerprint for split in splits},
+        "drafts": _given(request),
+    }
     path = request.out / "recipe.json"
     if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if differing := sorted(name for name in recipe if found.get(name) != recipe[name]):
+        try:
+            found = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise TrainingError(f"{path}: not readable as a JSON object ({error}): use another --out") from None
+        if differing := sorted(name for name in claimed if found.get(name) != claimed[name]):
             name = differing[0]
-            raise TrainingError(f"{path}: {name} is {found.get(name)}, expected {recipe[name]}: use another --out")
+            raise TrainingError(f"{path}: {name} is {found.get(name)}, expected {claimed[name]}: use another --out")
         return
     request.out.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(recipe, indent=1) + "\n")
+    write_whole(path, json.dumps(claimed, indent=1) + "\n")
+
+
+def _given(request: ReproduceRequest) -> dict[str, str]:
+    """Name -> hash of every draft of `--drafts` that is used."""
+    if request.drafts is None:
+        return {}
+    names = [run.name for run in runs(request.recipe) if run.row in DISTILLED]
+    used = [name for name in names if (request.drafts / name / "run" / "result.json").is_file()]
+    if not used:
+        raise ParameterError(f"--drafts {request.drafts}: found no finished one of {', '.join(names)}")
+    return {name: sha256([request.drafts / name / "model.safetensors"]) for name in used}
 
 
 def _trained(request: ReproduceRequest, run: Run, console: Console) -> bool:
@@ -249,21 +292,27 @@ def _clocked(request: ReproduceRequest, drafts: Sequence[Path], console: Console
     path, frames = request.out / "bench" / "bench.json", request.recipe.bench_frames
     if not frames or (path.is_file() and not json.loads(path.read_text(encoding="utf-8"))["partial"]):
         return True
-    settings = PlannerSettings(device=request.device, backend="pytorch")
+    settings = PlannerSettings(device=request.device, backend="pytorch", max_reasoning_tokens=request.recipe.max_tokens)
     return not bench(BenchRequest(request.target, drafts, frames, path.parent, settings, request.data), console).partial
 
 
-def _attended(request: ReproduceRequest, drafts: Sequence[Path], console: Console) -> None:
+def _attended(request: ReproduceRequest, drafts: Sequence[Path], console: Console) -> bool:
     from rsd_planner.bench.attention import AttentionRequest, attention
     from rsd_planner.planner import PlannerSettings
 
     path, frames = request.out / "attention" / "attention.json", request.recipe.attention_frames
     if frames and not path.is_file():
-        settings = PlannerSettings(allow_plain_decoding=True, device=request.device, backend="pytorch")
+        settings = PlannerSettings(
+            allow_plain_decoding=True,
+            device=request.device,
+            backend="pytorch",
+            max_reasoning_tokens=request.recipe.max_tokens,
+        )
         attention(
             AttentionRequest(request.target, drafts, request.data, Split.OFF_SHELF, frames, path.parent, settings),
             console,
         )
+    return True
 
 
 def _lengthened(request: ReproduceRequest, console: Console) -> bool:

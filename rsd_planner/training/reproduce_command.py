@@ -18,7 +18,8 @@ def reproduce(
         Path | None, typer.Option(metavar="DIR", help="Model directory.", show_default="the bundled demo model")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="JSON", help="Numbers that differ from those in training/reproduce.py.")
+        Path | None,
+        typer.Option(metavar="JSON", help="Object with the numbers that differ; a wrong name lists all."),
     ] = None,
     drafts: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Distilled drafts of `demo train-drafts`, used as they are.")

@@ -46,14 +46,18 @@ _AVERAGED = (
 _CLOCKED = ("s_paper", "s_model", "speedup_vs_plain", "tick_speedup_vs_plain")
 
 
-def write_report(out: Path, rows: Sequence[str], splits: Sequence[str]) -> dict[str, Any]:
-    """Write results.json and results.md of what is measured so far."""
+def write_report(out: Path, rows: Sequence[str], splits: Sequence[str], chains: Sequence[str] = ()) -> dict[str, Any]:
+    """Write results.json and results.md of what is measured so far.
+
+    Args:
+        chains: Names of the targets of different length.
+    """
     found: dict[str, Any] = {"rows": _rows(out, rows, splits), "claims": _claims(out, splits)}
     found["anchor_sets"] = _anchor_sets(out)
     found["attention"] = _attention(out)
-    found["chains"] = chains = chain_rows(out / "chains")
-    if chains:
-        draw_chains(chains, out / "chains.png")
+    found["chains"] = longer = chain_rows(out / "chains", chains)
+    if longer:
+        draw_chains(longer, out / "chains.png")
     write_whole(out / "results.json", json.dumps(found, indent=1) + "\n")
     write_whole(out / "results.md", _page(found))
     return found
@@ -158,6 +162,9 @@ def _page(found: Mapping[str, Any]) -> str:
             "",
             PAPER,
             "## Claims",
+            "",
+            "One holds if the mean of the differences, seed by seed, lies more than a standard deviation above zero,",
+            "and does not hold if it lies more than one below.",
             "",
             *(f"- {c['claim']} ({c['draft']}, {c['split']}): {c['verdict']}." for c in found["claims"]),
             "",

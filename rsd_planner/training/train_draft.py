@@ -77,6 +77,7 @@ class Request:
         """Raises ParameterError for a value outside its range."""
         least = {"validation_frames": 1, "steps": 1, "batch": 1, "layers": 1, "block_size": 2, "anchors": 1}
         least |= {"validations": 1, "max_tokens": 1, "draft_vocabulary": 0, "seed": 0, "cache_gb": 0}
+        least |= {"frames": 1} if self.frames is not None else {}
         for name, bound in least.items():
             if not getattr(self, name) >= bound:
                 flag = name.replace("_", "-")
@@ -169,6 +170,9 @@ def train_draft(request: Request, console: Console) -> Progress:
     if not fill(cache, taps, accelerator, shown):
         return Progress()
     samples = Samples(cache, taps, resident=accelerator.device.type != "cpu")
+    if cut := sum(len(reasoning) >= request.max_tokens for reasoning in samples.reasonings):
+        of = f"{cut} of {len(samples.reasonings)} reasonings end at --max-tokens {request.max_tokens}"
+        shown.print(f"{of}: the draft will not know how they go on", highlight=False, soft_wrap=True)
     if request.batch < accelerator.num_processes:
         raise ParameterError(f"--batch is {request.batch}, expected a frame for each of the processes")
     trainee = _trainee(

@@ -38,7 +38,8 @@ def test_what_begins_after_it_within_the_same_work_knows_it() -> None:
 
 
 def test_what_goes_on_after_it_knows_it_too() -> None:
-    with on_interrupt(QUIET) as outer:
-        with on_interrupt(QUIET):
+    with on_interrupt(QUIET, echo_s=60.0) as outer:
+        with on_interrupt(QUIET, echo_s=60.0):
             signal.raise_signal(signal.SIGINT)
         assert outer.requested
+        signal.raise_signal(signal.SIGINT)  # still an echo

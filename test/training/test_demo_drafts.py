@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from golden_cases import R1
 from rich.console import Console
 
@@ -16,9 +17,17 @@ from rsd_planner.demo.world.dataset import write_split
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.draft.config import DraftKind
 from rsd_planner.draft.rotary import Rope
+from rsd_planner.errors import TrainingError
 from rsd_planner.interruptible import EXIT_INTERRUPTED
 from rsd_planner.training.demo_drafts import SPLITS, DraftsRequest, summary, train_drafts
 from rsd_planner.training.train_draft import Request
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "zombie" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
 
 
 def test_every_draft_is_trained_once_and_measured(world: Path, tmp_path: Path) -> None:
@@ -54,6 +63,43 @@ def test_asked_to_stop_nothing_new_is_begun(world: Path, tmp_path: Path) -> None
     assert "Traceback" not in said
     assert len(list(tmp_path.glob("*/run/state-*"))) == 1
     assert len(list(tmp_path.glob("*/run"))) == 1
+
+
+def test_a_draft_that_cannot_go_on_is_told_of_at_once(world: Path, shared_cache: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "eagle3_flat_0" / "run"
+    folder.mkdir(parents=True)
+    (folder / "recipe.json").write_text('{"batch": 3}')
+    common = Request(
+        R1, DraftKind.DFLASH, Rope.FLAT, world, tmp_path, cache=shared_cache, max_tokens=24, frames=4, batch=2
+    )
+    with pytest.raises(TrainingError, match=r"eagle3_flat_0"):
+        train_drafts(DraftsRequest(common, tmp_path, seeds=1, jobs=1), Console(quiet=True))
+    assert [path.name for path in tmp_path.iterdir()] == ["eagle3_flat_0"]
+
+
+def test_no_process_outlives_its_parent() -> None:
+    script = (
+        "import signal, sys, time\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from multiprocessing import active_children, get_context\n"
+        "from rsd_planner.training.demo_drafts import _told_by_parent\n"
+        "if __name__ == '__main__':\n"
+        "    context = get_context('spawn')\n"
+        "    pool = ProcessPoolExecutor(1, context, _told_by_parent, (context.Event(),))\n"
+        "    pool.submit(signal.signal, signal.SIGINT, signal.SIG_DFL).result()\n"
+        "    print(active_children()[0].pid, flush=True)\n"
+        "    pool.submit(time.sleep, 600).result()\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    assert alive(child)
+    parent.terminate()
+    parent.wait()
+    ended = time.monotonic() + 20.0
+    while alive(child):
+        assert time.monotonic() < ended
+        time.sleep(0.1)
 
 
 def test_mean_and_spread_are_over_the_seeds() -> None:

@@ -63,9 +63,14 @@ def test_a_config_is_read_strictly(tmp_path: Path) -> None:
     path = tmp_path / "small.json"
     path.write_text(json.dumps(SMALL))
     assert Recipe.read(path).rows == ("flat", "aarl_policy")
+    path.write_text('{"frames": null}')
+    assert Recipe.read(path) == Recipe()
     for text, message in (
         ('{"stepps": 3}', "holds stepps, expected some of rows"),
         ('{"steps": "3"}', "steps is '3', expected one like 500"),
+        ('{"steps": -5}', "--config: steps is -5, expected more than 0"),
+        ('{"frames": "x"}', "frames is 'x', expected a whole number, or null for all"),
+        ('{"dflash_seeds": 0, "eagle3_seeds": 0}', "are 0, expected a draft to train"),
         ("[1]", r"holds \[1\], expected an object"),
         ("{", "not readable as JSON"),
     ):
@@ -93,6 +98,16 @@ def test_rows_are_made_once_and_reported(world: Path, tmp_path: Path) -> None:
     assert "| eagle3 | FlatRoPE + AARL, policy anchors | val |" in page
     with pytest.raises(TrainingError, match=r"recipe\.json: attention_frames is 0, expected 50: use another --out"):
         reproduce(ReproduceRequest(R1, world, tmp_path / "out", Recipe()), Console(quiet=True))
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "train").symlink_to(world / "train")
+    with pytest.raises(TrainingError, match=r"recipe\.json: target is .*: use another --out"):
+        reproduce(replace(request, target=V1_5), Console(quiet=True))
+    with pytest.raises(TrainingError, match=r"half: no split val there; rsd_planner demo render"):
+        reproduce(replace(request, data=half), Console(quiet=True))
+    (tmp_path / "out" / "recipe.json").write_text("[1")
+    with pytest.raises(TrainingError, match=r"recipe\.json: not readable as a JSON object"):
+        reproduce(request, Console(quiet=True))
 
 
 def test_longer_chains_stand_beside_the_own_target(world: Path, tmp_path: Path) -> None:
@@ -115,12 +130,14 @@ def test_longer_chains_stand_beside_the_own_target(world: Path, tmp_path: Path) 
         reproduce(replace(request, chains=(tmp_path / "none",)), Console(quiet=True))
 
 
-def test_distilled_drafts_that_are_there_are_used(tmp_path: Path) -> None:
-    recipe = Recipe()
-    request = ReproduceRequest(R1, tmp_path, tmp_path / "out", recipe, drafts=tmp_path / "given")
+def test_distilled_drafts_that_are_there_are_used(world: Path, tmp_path: Path) -> None:
+    recipe = Recipe(splits=("val",))
+    request = ReproduceRequest(R1, world, tmp_path / "out", recipe, drafts=tmp_path / "given")
     first = next(runs(recipe))
     assert first.kind is DraftKind.DFLASH
     assert directory_of(request, first) == tmp_path / "out" / "drafts" / "dflash_flat_0"
+    with pytest.raises(ParameterError, match=r"--drafts .*: found no finished one of dflash_flat_0, dflash_mirrored_0"):
+        reproduce(request, Console(quiet=True))
     (tmp_path / "given" / "dflash_flat_0" / "run").mkdir(parents=True)
     (tmp_path / "given" / "dflash_flat_0" / "run" / "result.json").write_text("{}")
     assert directory_of(request, first) == tmp_path / "given" / "dflash_flat_0"

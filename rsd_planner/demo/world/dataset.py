@@ -166,7 +166,7 @@ def load_split(folder: Path, split: Split, limit: int | None = None) -> Dataset:
     target = folder / split.value
     paths = sorted(target.glob("shard-*.npz"))
     if not paths:
-        raise DatasetError(f"{target}: no shard-*.npz there; write them with python -m rsd_planner.demo.world.dataset")
+        raise DatasetError(f"{target}: no shard-*.npz there; rsd_planner demo render {folder} draws them")
     cameras = len(json.loads((target / "about.json").read_text())["cameras"])
     tables, pixels, offsets, count = [], [], [], 0
     for path in paths:
