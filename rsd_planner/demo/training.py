@@ -93,13 +93,8 @@ def train(
         TrainingStateError: `out` holds a state of another recipe.
     """
     PlannerSettings(device=device)  # knows what a device is
+    _check_beginning(out, stages, reasoning)
     long = reasoning is not Reasoning.SHORT
-    for stage in stages:
-        if long is not (stage is Stage.LENGTHEN):
-            raise ParameterError(
-                f"--stage {stage.value} with --reasoning {reasoning.value}: a long reasoning, and no other, is learned "
-                f"in the stage {Stage.LENGTHEN.value}"
-            )
     samples = load_split(data, Split.TRAIN, recipes[Stage.LENGTHEN].samples if long else None)
     out.mkdir(parents=True, exist_ok=True)
     if long:
@@ -107,7 +102,7 @@ def train(
     elif Stage.POLISH in stages:
         samples = with_other_histories(samples, out, _WORKERS, console)
     target = new_target(out, recipes[Stage.SEE].seed, device)
-    _load_stage_before(target, out, stages[0])
+    _load_stages_before(target, out, stages[0])
     if long:
         target.network.load_state_dict(load_file(demo_model_dir() / "checkpoint" / "model.safetensors"))
     for stage in stages:
@@ -178,13 +173,34 @@ def draw_curves(log: Path, path: Path) -> None:
         figure.savefig(path, dpi=120)
 
 
-def _load_stage_before(target: AlpamayoTarget, out: Path, stage: Stage) -> None:
+def _check_beginning(out: Path, stages: Sequence[Stage], reasoning: Reasoning) -> None:
+    """Before anything is prepared: whether these stages can begin, and whether what `out` holds is theirs."""
+    for stage in stages:
+        if (reasoning is not Reasoning.SHORT) is not (stage is Stage.LENGTHEN):
+            raise ParameterError(
+                f"--stage {stage.value} with --reasoning {reasoning.value}: a long reasoning, and no other, is learned "
+                f"in the stage {Stage.LENGTHEN.value}"
+            )
+    first = stages[0]
+    for before in _LOADED[first]:
+        path = _state(out, before)
+        if not path.exists():
+            raise ParameterError(f"--stage {first.value}: {path} is not there; train the stage {before.value} first")
+    weights = out / "checkpoint" / "model.safetensors"
+    if weights.exists() and not any(_state(out, stage).exists() for stage in (*_LOADED[first], first)):
+        raise ParameterError(f"{weights}: found a model that was not begun here, and would be lost; use another OUT")
+    if first is Stage.LENGTHEN:
+        demo_model_dir()
+
+
+def _state(out: Path, stage: Stage) -> Path:
+    return out / f"{stage.value}.pt"
+
+
+def _load_stages_before(target: AlpamayoTarget, out: Path, stage: Stage) -> None:
     """What the stages before this one have taught, if there are any."""
     for before in _LOADED[stage]:
-        path = out / f"{before.value}.pt"
-        if not path.exists():
-            raise ParameterError(f"--stage {stage.value}: {path} is not there; train the stage {before.value} first")
         whole = before is Stage.DRIVE
         name, part = ("network.", target.network) if whole else ("vision.", target.network.vision)
-        state = torch.load(path, map_location="cpu", weights_only=True)["model"]
+        state = torch.load(_state(out, before), map_location="cpu", weights_only=True)["model"]
         part.load_state_dict({key.removeprefix(name): tensor for key, tensor in state.items() if key.startswith(name)})

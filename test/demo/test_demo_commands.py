@@ -79,6 +79,10 @@ def test_two_lengths_do_not_share_a_folder(small_world: Path, tmp_path: Path) ->
     train(small_world, tmp_path, [Stage.LENGTHEN], "cpu", Console(quiet=True), QUICK, Reasoning.LONG_200)
     with pytest.raises(TrainingStateError, match=r"lengthen\.pt: made with .*'long-200'.* use another folder"):
         train(small_world, tmp_path, [Stage.LENGTHEN], "cpu", Console(quiet=True), QUICK, Reasoning.LONG_500)
+    with pytest.raises(ParameterError, match="found a model that was not begun here, and would be lost"):
+        train(small_world, tmp_path, [Stage.SEE], "cpu", Console(quiet=True), QUICK)
+    with pytest.raises(ParameterError, match="found a model that was not begun here"):
+        train(small_world, demo_model_dir(), [Stage.LENGTHEN], "cpu", Console(quiet=True), QUICK, Reasoning.LONG_500)
 
 
 @pytest.mark.parametrize(("stage", "reasoning"), [(Stage.DRIVE, Reasoning.LONG_200), (Stage.LENGTHEN, Reasoning.SHORT)])

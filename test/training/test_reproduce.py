@@ -96,8 +96,8 @@ def test_rows_are_made_once_and_reported(world: Path, tmp_path: Path) -> None:
     assert list(found["anchor_sets"]) == ["eagle3_aarl_policy_0"]
     page = (tmp_path / "out" / "results.md").read_text()
     assert "| eagle3 | FlatRoPE + AARL, policy anchors | val |" in page
-    with pytest.raises(TrainingError, match=r"recipe\.json: attention_frames is 0, expected 50: use another --out"):
-        reproduce(ReproduceRequest(R1, world, tmp_path / "out", Recipe()), Console(quiet=True))
+    with pytest.raises(TrainingError, match=r"recipe\.json: steps is 2, expected 3: use another --out"):
+        reproduce(replace(request, recipe=replace(recipe, steps=3)), Console(quiet=True))
     half = tmp_path / "half"
     half.mkdir()
     (half / "train").symlink_to(world / "train")
