@@ -62,7 +62,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """A reasoning driving planner for ROS 2: evaluate it on recordings, check a checkpoint."""
+    """A reasoning driving planner for ROS 2: evaluate it on recordings, train drafts, build engines, measure."""
 
 
 @app.command()

@@ -66,9 +66,7 @@ def train_target(
     ] = None,
     reasoning: Annotated[
         Reasoning,
-        typer.Option(
-            help="What to say before the decision: nothing, or the scene step by step (from the bundled weights)."
-        ),
+        typer.Option(help="short: one sentence. Others: the scene first, in so many tokens; from the bundled weights."),
     ] = Reasoning.SHORT,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
 ) -> None:

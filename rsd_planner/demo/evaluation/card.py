@@ -61,7 +61,7 @@ def figures_section(numbers: Numbers) -> str:
         [
             "## Figures",
             "",
-            f"Weights `{model['sha256']}` (SHA-256). Greedy, fp32, no speculation. Made by",
+            f"Weights `{model['sha256']}` (SHA-256). Greedy, fp32, no speculation. Measured by the last of",
             "",
             "```sh",
             *numbers["commands"],
