@@ -66,8 +66,12 @@ def train_target(
     ] = None,
     reasoning: Annotated[
         Reasoning,
-        typer.Option(help="short: one sentence. Others: the scene first, in so many tokens; from the bundled weights."),
+        typer.Option(help="short: one sentence. Others: the scene first, in so many tokens."),
     ] = Reasoning.SHORT,
+    start: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL", help="What a long reasoning begins with.", show_default="the bundled model"),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
 ) -> None:
     """Train the demo model; after Ctrl-C the same command goes on where it was."""
@@ -76,8 +80,9 @@ def train_target(
 
         from rsd_planner.demo.training import train as run
 
-        usual = FROM_NOTHING if reasoning is Reasoning.SHORT else (Stage.LENGTHEN,)
-        run(data, out, usual if stage is None else (stage,), device, Console(stderr=True), reasoning=reasoning)
+        stages = FROM_NOTHING if reasoning is Reasoning.SHORT else (Stage.LENGTHEN,)
+        stages = stages if stage is None else (stage,)
+        run(data, out, stages, device, Console(stderr=True), reasoning=reasoning, start=start)
     print(f"wrote {out / 'checkpoint'}, {out / 'processor'} and {out / 'curves.png'}")
 
 

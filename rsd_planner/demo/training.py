@@ -35,10 +35,11 @@ from rsd_planner.demo.trainer.stages import (
 from rsd_planner.demo.world.dataset import load_split
 from rsd_planner.demo.world.lengths import Reasoning
 from rsd_planner.demo.world.splits import Split
-from rsd_planner.errors import ParameterError
+from rsd_planner.errors import CheckpointError, ParameterError
 from rsd_planner.evaluation import theme
 from rsd_planner.planner import PlannerSettings
 from rsd_planner.target.alpamayo import AlpamayoTarget
+from rsd_planner.target.checkpoint import ModelDirectory, accessible
 from rsd_planner.target.images import ImagePatcher
 from rsd_planner.target.vocabulary import load_vocabulary
 
@@ -48,7 +49,7 @@ _LOADED = {  # before a stage: `drive` holds the whole network, `see` and `weath
     Stage.DRIVE: (Stage.SEE,),
     Stage.WEATHER: (Stage.DRIVE,),
     Stage.POLISH: (Stage.DRIVE, Stage.WEATHER),
-    Stage.LENGTHEN: (),  # begins with the bundled model's weights
+    Stage.LENGTHEN: (),  # begins with a whole model
 }
 _NOT_LOSSES = ("stage", "step", "norm", "seconds")
 _SMOOTHED = 50  # steps
@@ -79,22 +80,29 @@ def train(
     console: Console,
     recipes: dict[Stage, Recipe] = RECIPES,
     reasoning: Reasoning = Reasoning.SHORT,
+    start: Path | None = None,
 ) -> None:
     """Train the stages into the model directory `out`; each goes on from its last saved state.
 
-    A long reasoning is learned in the stage `lengthen`, which begins with the weights of the bundled model. Writes
+    A long reasoning is learned in the stage `lengthen`, which begins with the weights of a trained model. Writes
     checkpoint and processor, log.jsonl, curves.png, and each stage's state, which may be deleted afterwards.
+
+    Args:
+        start: Directory of the model that `lengthen` begins with; None for the bundled one.
 
     Raises:
         ParameterError: A stage is to begin without the one before it or for a reasoning it does not teach, or there is
             no such device.
-        CheckpointError: The bundled model is not there to be lengthened.
+        CheckpointError: There is no demo model in `start`.
         DatasetError: `data` has no train split.
         TrainingStateError: `out` holds a state of another recipe.
     """
     PlannerSettings(device=device)  # knows what a device is
     _check_beginning(out, stages, reasoning)
+    if start is not None and reasoning is Reasoning.SHORT:
+        raise ParameterError("--start: only a long reasoning begins with a trained model; choose --reasoning")
     long = reasoning is not Reasoning.SHORT
+    weights = ModelDirectory.find(start or demo_model_dir()).checkpoint / "model.safetensors" if long else None
     samples = load_split(data, Split.TRAIN, recipes[Stage.LENGTHEN].samples if long else None)
     out.mkdir(parents=True, exist_ok=True)
     if long:
@@ -103,8 +111,8 @@ def train(
         samples = with_other_histories(samples, out, _WORKERS, console)
     target = new_target(out, recipes[Stage.SEE].seed, device)
     _load_stages_before(target, out, stages[0])
-    if long:
-        target.network.load_state_dict(load_file(demo_model_dir() / "checkpoint" / "model.safetensors"))
+    if weights is not None:
+        _load_weights(target, weights)
     for stage in stages:
         with Progress(console) as progress, _followed(out / LOG, stage, recipes[stage].steps, progress):
             _TRAIN[stage](target, samples, out, replace(recipes[stage], reasoning=reasoning.value))
@@ -189,12 +197,19 @@ def _check_beginning(out: Path, stages: Sequence[Stage], reasoning: Reasoning) -
     weights = out / "checkpoint" / "model.safetensors"
     if weights.exists() and not any(_state(out, stage).exists() for stage in (*_LOADED[first], first)):
         raise ParameterError(f"{weights}: found a model that was not begun here, and would be lost; use another OUT")
-    if first is Stage.LENGTHEN:
-        demo_model_dir()
 
 
 def _state(out: Path, stage: Stage) -> Path:
     return out / f"{stage.value}.pt"
+
+
+def _load_weights(target: AlpamayoTarget, path: Path) -> None:
+    with accessible(path):
+        tensors = load_file(path)
+    try:
+        target.network.load_state_dict(tensors)
+    except RuntimeError:
+        raise CheckpointError(f"{path}: not the weights of a demo model, expected those train-target writes") from None
 
 
 def _load_stages_before(target: AlpamayoTarget, out: Path, stage: Stage) -> None:

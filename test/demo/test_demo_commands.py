@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from golden_cases import R1
 from rich.console import Console
 from safetensors.torch import load_file
 from small_world import untrained_model
@@ -21,7 +22,7 @@ from rsd_planner.demo.trainer.stages import Recipe, TrainingStateError
 from rsd_planner.demo.training import train
 from rsd_planner.demo.world.lengths import Reasoning
 from rsd_planner.demo.world.splits import Split
-from rsd_planner.errors import ParameterError
+from rsd_planner.errors import CheckpointError, ParameterError
 from rsd_planner.planner import Planner
 
 QUICK = {stage: Recipe(steps=3, batch=2, rate=1e-3, warm_up=1) for stage in Stage}
@@ -73,6 +74,14 @@ def test_a_long_reasoning_is_learned_from_the_bundled_weights(small_world: Path,
     trained = load_file(tmp_path / "checkpoint" / "model.safetensors")
     for name, bundled in load_file(demo_model_dir() / "checkpoint" / "model.safetensors").items():
         torch.testing.assert_close(trained[name].float(), bundled.float(), atol=0.01, rtol=0.01)
+
+
+def test_what_a_long_reasoning_begins_with_is_checked(small_world: Path, tmp_path: Path) -> None:
+    console = Console(quiet=True)
+    with pytest.raises(ParameterError, match="--start: only a long reasoning begins with a trained model"):
+        train(small_world, tmp_path, [Stage.SEE], "cpu", console, QUICK, start=demo_model_dir())
+    with pytest.raises(CheckpointError, match="not the weights of a demo model"):
+        train(small_world, tmp_path, [Stage.LENGTHEN], "cpu", console, QUICK, Reasoning.LONG_200, R1)
 
 
 def test_two_lengths_do_not_share_a_folder(small_world: Path, tmp_path: Path) -> None:
