@@ -12,7 +12,7 @@ _HEAD = """# Model card: the demo model of rsd_planner
 
 A small Alpamayo R1 ({parameters:.1f} million parameters) in the published checkpoint layout, trained from nothing in
 the synthetic driving world of `rsd_planner/demo/world/`. It reads four frames of one front camera (id 1, {width} x
-{height} pixels) and 16 poses of ego history, says in one sentence what the ego does and why, and plans 6.4 s of path.
+{height} pixels) and 16 poses of ego history, says {first}in one sentence what the ego does and why, and plans 6.4 s of path.
 
 It is for development, demonstration and measurement: a target that really reads its cameras and its history, small
 enough to run on a CPU. It is not for any real road: it has only ever seen drawn ones.
@@ -39,6 +39,7 @@ _LIMITS = """## Limits
 - The reasoning names one cause, though several may be in view.
 - Frozen: drafts depend on these weights. Whoever trains anew gets another model.
 """
+_ONE_SENTENCE = 48  # tokens at most
 _NAMES = {"val": "validation", "test": "test", "off_shelf": "off-shelf"}
 
 
@@ -50,6 +51,7 @@ def model_card(numbers: Numbers) -> str:
         height=HEIGHT,
         motion=load_motion().source,
         samples=numbers["ceiling"]["samples"],
+        first="line by line what is there and " if numbers["splits"]["test"]["tokens"] > _ONE_SENTENCE else "",
     )
     return "\n".join([head, figures_section(numbers), "", _LIMITS])
 
