@@ -12,7 +12,8 @@ _HEAD = """# Model card: the demo model of rsd_planner
 
 A small Alpamayo R1 ({parameters:.1f} million parameters) in the published checkpoint layout, trained from nothing in
 the synthetic driving world of `rsd_planner/demo/world/`. It reads four frames of one front camera (id 1, {width} x
-{height} pixels) and 16 poses of ego history, says {first}in one sentence what the ego does and why, and plans 6.4 s of path.
+{height} pixels) and 16 poses of ego history, says {first}in one sentence what the ego does and why, and plans
+6.4 s of path.
 
 It is for development, demonstration and measurement: a target that really reads its cameras and its history, small
 enough to run on a CPU. It is not for any real road: it has only ever seen drawn ones.
