@@ -105,14 +105,14 @@ def train(
     weights = ModelDirectory.find(start or demo_model_dir()).checkpoint / "model.safetensors" if long else None
     samples = load_split(data, Split.TRAIN, recipes[Stage.LENGTHEN].samples if long else None)
     out.mkdir(parents=True, exist_ok=True)
-    if long:
-        samples = with_long_texts(samples, reasoning, out, _WORKERS, console)
-    elif Stage.POLISH in stages:
-        samples = with_other_histories(samples, out, _WORKERS, console)
     target = new_target(out, recipes[Stage.SEE].seed, device)
     _load_stages_before(target, out, stages[0])
     if weights is not None:
         _load_weights(target, weights)
+    if long:
+        samples = with_long_texts(samples, reasoning, out, _WORKERS, console)
+    elif Stage.POLISH in stages:
+        samples = with_other_histories(samples, out, _WORKERS, console)
     for stage in stages:
         with Progress(console) as progress, _followed(out / LOG, stage, recipes[stage].steps, progress):
             _TRAIN[stage](target, samples, out, replace(recipes[stage], reasoning=reasoning.value))

@@ -75,6 +75,14 @@ def test_a_long_reasoning_is_learned_from_the_bundled_weights(small_world: Path,
     for name, bundled in load_file(demo_model_dir() / "checkpoint" / "model.safetensors").items():
         torch.testing.assert_close(trained[name].float(), bundled.float(), atol=0.01, rtol=0.01)
 
+    quiet = Console(quiet=True)
+    with pytest.raises(TrainingStateError, match=r"lengthen\.pt: made with .*'long-500'.* use another folder"):
+        train(small_world, tmp_path, [Stage.LENGTHEN], "cpu", quiet, recipes, Reasoning.LONG_200)
+    with pytest.raises(ParameterError, match="found a model that was not begun here, and would be lost"):
+        train(small_world, tmp_path, [Stage.SEE], "cpu", quiet, QUICK)
+    with pytest.raises(ParameterError, match="found a model that was not begun here"):
+        train(small_world, demo_model_dir(), [Stage.LENGTHEN], "cpu", quiet, QUICK, Reasoning.LONG_500)
+
 
 def test_what_a_long_reasoning_begins_with_is_checked(small_world: Path, tmp_path: Path) -> None:
     console = Console(quiet=True)
@@ -82,16 +90,6 @@ def test_what_a_long_reasoning_begins_with_is_checked(small_world: Path, tmp_pat
         train(small_world, tmp_path, [Stage.SEE], "cpu", console, QUICK, start=demo_model_dir())
     with pytest.raises(CheckpointError, match="not the weights of a demo model"):
         train(small_world, tmp_path, [Stage.LENGTHEN], "cpu", console, QUICK, Reasoning.LONG_200, R1)
-
-
-def test_two_lengths_do_not_share_a_folder(small_world: Path, tmp_path: Path) -> None:
-    train(small_world, tmp_path, [Stage.LENGTHEN], "cpu", Console(quiet=True), QUICK, Reasoning.LONG_200)
-    with pytest.raises(TrainingStateError, match=r"lengthen\.pt: made with .*'long-200'.* use another folder"):
-        train(small_world, tmp_path, [Stage.LENGTHEN], "cpu", Console(quiet=True), QUICK, Reasoning.LONG_500)
-    with pytest.raises(ParameterError, match="found a model that was not begun here, and would be lost"):
-        train(small_world, tmp_path, [Stage.SEE], "cpu", Console(quiet=True), QUICK)
-    with pytest.raises(ParameterError, match="found a model that was not begun here"):
-        train(small_world, demo_model_dir(), [Stage.LENGTHEN], "cpu", Console(quiet=True), QUICK, Reasoning.LONG_500)
 
 
 @pytest.mark.parametrize(("stage", "reasoning"), [(Stage.DRIVE, Reasoning.LONG_200), (Stage.LENGTHEN, Reasoning.SHORT)])
