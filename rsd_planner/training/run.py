@@ -13,6 +13,7 @@ import json
 import math
 import shutil
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -119,6 +120,7 @@ class _Run:
         self._claim()
         if self.progress.finished:
             return
+        warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")  # autocast's norms: meant so
         module = trainee.module.train()
         optimizer = torch.optim.AdamW(
             module.parameters(), lr=schedule.rate, betas=(0.9, 0.95), weight_decay=schedule.decay

@@ -12,6 +12,7 @@ import copy
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -214,6 +215,7 @@ def _run(
     recipe: Recipe,
 ) -> None:
     """Steps from the last saved state to the end, saved every two minutes and when interrupted."""
+    warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")  # autocast's norms: meant so
     optimizer = torch.optim.AdamW(trained.parameters(), lr=recipe.rate, betas=(0.9, 0.95), weight_decay=recipe.decay)
     path = out / f"{stage}.pt"
     step = _restore(path, trained, optimizer, recipe)
