@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -139,8 +140,7 @@ def _followed(log: Path, stage: Stage, steps: int, progress: Progress) -> Iterat
         with log.open(encoding="utf-8") as lines:
             while True:
                 ended = done.wait(_LOOK_EVERY_S)
-                for line in lines.read().splitlines():
-                    entry = json.loads(line)
+                for entry in _entries(lines.read()):
                     if entry.pop("stage") == stage.value:
                         losses = [f"{name} {value:.3f}" for name, value in entry.items() if name not in _NOT_LOSSES]
                         progress.at(entry["step"], ", ".join(losses))
@@ -157,12 +157,21 @@ def _followed(log: Path, stage: Stage, steps: int, progress: Progress) -> Iterat
         follower.join()
 
 
+def _entries(text: str) -> Iterator[dict[str, Any]]:
+    """Lines of a log; one that a killed process left unfinished is no entry."""
+    for line in text.splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
+
+
 def draw_curves(log: Path, path: Path) -> None:
     """Every loss of every stage against its steps, smoothed."""
     import numpy as np
     from matplotlib.figure import Figure
 
-    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    lines = list(_entries(log.read_text(encoding="utf-8")))
     stages = list(dict.fromkeys(line["stage"] for line in lines))
     with theme.style():
         figure = Figure(figsize=(6 * len(stages), 4), layout="constrained")
