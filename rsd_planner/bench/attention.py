@@ -31,7 +31,7 @@ from rsd_planner.evaluation.files import write_whole
 from rsd_planner.planner import Planner, PlannerSettings, target_parts
 from rsd_planner.target.alpamayo import AlpamayoTarget
 from rsd_planner.target.vocabulary import Vocabulary
-from rsd_planner.training.frames import BagOptions, open_frames
+from rsd_planner.training.frames import BagOptions, open_frames, spread
 
 
 class Cluster(str, Enum):
@@ -151,14 +151,15 @@ def attention(request: AttentionRequest, console: Console) -> list[DraftAttentio
         raise ParameterError(f"--out: cannot write {error.filename}: {error.strerror}") from error
     target = Planner.load(request.model, request.planner).target
     drafts = [_load(path, target) for path in request.drafts]
-    frames = open_frames(request.data, request.split, BagOptions(), limit=request.frames)
-    for number in track(range(len(frames)), "frames", console=console, disable=not console.is_terminal):
+    frames = open_frames(request.data, request.split, BagOptions())
+    numbers = spread(frames, request.frames)
+    for number in track(numbers, "frames", console=console, disable=not console.is_terminal):
         observation = frames.observation(number)
         for each in drafts:
             prompt = target.prompt(observation)
             with watched(each, cluster_labels(prompt.token_ids, target.vocabulary)):
                 _reason(target, prompt, each, request.planner)
-    found = {"frames": len(frames), "split": request.split.value, "drafts": [each.as_json() for each in drafts]}
+    found = {"frames": len(numbers), "split": request.split.value, "drafts": [each.as_json() for each in drafts]}
     found |= describe(request.model, request.planner)
     write_whole(request.out / "attention.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     return drafts

@@ -23,7 +23,9 @@ def bench(
     ] = None,
     split: Annotated[Split, typer.Option(help="Of --data.")] = Split.OFF_SHELF,
     bag: Annotated[Path | None, typer.Option(help="A recording instead, as for evaluate.")] = None,
-    frames: Annotated[int, typer.Option(help="Frames of each kind, single and consecutive ones.")] = 100,
+    frames: Annotated[
+        int, typer.Option(help="Frames of each kind: single ones from all over, and drives.")
+    ] = 100,
     engine: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Exported graphs of the model and its own draft, to be measured as well."),
@@ -66,7 +68,7 @@ def attention(
     out: Annotated[Path, typer.Option(help="Directory for attention.json and the picture; made if it is not there.")],
     model: Annotated[Path | None, typer.Option(help="Model directory.", show_default="the bundled demo model")] = None,
     split: Annotated[Split, typer.Option(help="Of --data.")] = Split.OFF_SHELF,
-    frames: Annotated[int, typer.Option(help="Number of frames.")] = 50,
+    frames: Annotated[int, typer.Option(help="Number of frames, from all over.")] = 50,
 ) -> None:
     """Measure where drafts look, layer by layer: at images, ego history, other text or the reasoning.
 

@@ -33,7 +33,7 @@ from rsd_planner.evaluation.interrupt import Interrupt, on_interrupt
 from rsd_planner.evaluation.topics import resolve
 from rsd_planner.planner import Planner, PlannerSettings
 from rsd_planner.scene.observation import Observation
-from rsd_planner.training.frames import BagOptions, open_frames
+from rsd_planner.training.frames import BagOptions, open_frames, spread
 
 WARM_UP = 2  # runs of each strategy before anything counts
 MEMORY = PlannerSettings().memory_ticks
@@ -170,8 +170,8 @@ def _sections(request: Request, planner: Planner, stack: ExitStack, console: Con
         alone += on_engine(engine, request.model, plain)
         remembering += on_engine(engine, request.model, memory)
     if request.data is not None:
-        samples = open_frames(request.data, request.split, BagOptions(), limit=request.frames)
-        stretches = ([samples.observation(number)] for number in range(len(samples)))
+        samples = open_frames(request.data, request.split, BagOptions())
+        stretches = ([samples.observation(number)] for number in spread(samples, request.frames))
         if INDEPENDENT in request.kinds:
             guess = ngram(request.data, planner, plain, console)
             yield _section(INDEPENDENT, stretches, [loop, *reference, *guess, *alone])

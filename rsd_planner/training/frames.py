@@ -60,6 +60,12 @@ class BagOptions:
     odometry: str | None = None
 
 
+def spread(source: FrameSource, count: int) -> list[int]:
+    """Numbers of `count` frames, evenly from the first to the last; all of a source that has fewer."""
+    numbers: list[int] = np.unique(np.linspace(0, len(source) - 1, count).astype(int)).tolist()
+    return numbers
+
+
 def open_frames(path: Path, split: Split, bags: BagOptions, limit: int | None = None) -> FrameSource:
     """A folder of the demo world (with `train/`, `val/`, ...), one split of it, or a recording.
 

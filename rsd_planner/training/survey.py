@@ -24,7 +24,7 @@ from rsd_planner.planner import PlannerSettings
 from rsd_planner.target.alpamayo import AlpamayoTarget
 from rsd_planner.training.aarl_reward import action_errors, path_errors
 from rsd_planner.training.counterfactuals import Counterfactuals, Scene
-from rsd_planner.training.frames import BagOptions, open_frames
+from rsd_planner.training.frames import BagOptions, open_frames, spread
 from rsd_planner.training.guesses import Guesser
 from rsd_planner.training.journal import Journal
 from rsd_planner.training.progress import counting
@@ -125,7 +125,7 @@ def survey(request: SurveyRequest, console: Console) -> list[FrameFound] | None:
     """
     run = _Survey(request)
     source, journal = run.source, run.journal
-    numbers = np.unique(np.linspace(0, len(source) - 1, request.frames).astype(int)).tolist()
+    numbers = spread(source, request.frames)
     with (
         on_interrupt(console, "frame") as interrupt,
         counting(console, f"frames of {source.name}", len(numbers)) as show,

@@ -34,7 +34,7 @@ from rsd_planner.training.design import (
 )
 from rsd_planner.training.dflash_objective import DFlashObjective
 from rsd_planner.training.eagle3_objective import Eagle3Objective
-from rsd_planner.training.frames import BagOptions, FrameSource, open_frames
+from rsd_planner.training.frames import BagOptions, FrameSource, open_frames, spread
 from rsd_planner.training.progress import counting
 from rsd_planner.training.run import ECHO_S, Progress, Schedule, train
 from rsd_planner.training.samples import Samples
@@ -218,7 +218,7 @@ def fill(cache: Cache, layers: Sequence[int], accelerator: Accelerator, console:
 def validation_prompts(target: AlpamayoTarget, source: FrameSource, count: int) -> list[Prompt]:
     """Prompts of `count` frames spread over a source, without those whose images are broken."""
     prompts = []
-    for number in np.unique(np.linspace(0, len(source) - 1, count).astype(int)).tolist():
+    for number in spread(source, count):
         try:
             prompts.append(target.prompt(source.observation(number)))
         except ImageError:

@@ -13,7 +13,7 @@ from rsd_planner.demo.world.dataset import load_split
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.errors import BagError, TrainingError
 from rsd_planner.scene.observation import STEP_NS
-from rsd_planner.training.frames import BagFrames, BagOptions, WorldFrames, open_frames
+from rsd_planner.training.frames import BagFrames, BagOptions, WorldFrames, open_frames, spread
 
 
 def test_a_split_gives_its_samples(world: Path) -> None:
@@ -77,3 +77,9 @@ def test_what_is_no_data_is_named(world: Path, tmp_path: Path) -> None:
     (tmp_path / "val" / "about.json").write_text("{")
     with pytest.raises(TrainingError, match=r"about\.json: found .*, expected a split of the demo world"):
         open_frames(tmp_path / "val", Split.TRAIN, BagOptions())
+
+
+def test_frames_are_taken_from_all_over_a_source(world: Path) -> None:
+    source = open_frames(world, Split.VAL, BagOptions())
+    assert spread(source, 3) == [0, (len(source) - 1) // 2, len(source) - 1]
+    assert spread(source, 10_000) == list(range(len(source)))
