@@ -23,9 +23,7 @@ def bench(
     ] = None,
     split: Annotated[Split, typer.Option(help="Of --data.")] = Split.OFF_SHELF,
     bag: Annotated[Path | None, typer.Option(help="A recording instead, as for evaluate.")] = None,
-    frames: Annotated[
-        int, typer.Option(help="Frames of each kind: single ones from all over, and drives.")
-    ] = 100,
+    frames: Annotated[int, typer.Option(help="Frames of each kind: single ones from all over, and drives.")] = 100,
     engine: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Exported graphs of the model and its own draft, to be measured as well."),
