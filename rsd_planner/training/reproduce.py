@@ -63,6 +63,8 @@ class Recipe:
     measured: int = 100  # frames per split
     max_tokens: int = 256  # of a reasoning
     weighted: bool = True  # whether the action-weighted acceptance is measured too
+    noise_frames: int = 20  # on which it is measured what sharing the flow noise does to the reward; 0: it is not
+    noise_draws: int = 8
     bench_frames: int = 50  # 0: no clock is looked at
     attention_frames: int = 50  # 0: nor where drafts look
     chain_frames: int = 2048  # of split train, for each target of --chain
@@ -77,7 +79,7 @@ class Recipe:
             for value in getattr(self, name):
                 if value not in known:
                     raise ParameterError(f"--config: {name} holds {value!r}, expected some of {', '.join(known)}")
-        none = ("dflash_seeds", "eagle3_seeds", "bench_frames", "attention_frames")
+        none = ("dflash_seeds", "eagle3_seeds", "noise_frames", "bench_frames", "attention_frames")
         for name, value in asdict(self).items():
             if type(value) in (int, float) and not (value >= 0 if name in none else value > 0):
                 expected = "0 or more" if name in none else "more than 0"
@@ -168,7 +170,12 @@ def reproduce(request: ReproduceRequest, console: Console) -> bool:
             return False
         _report(request)
     first = [directory_of(request, run) for run in all_runs if run.seed == 0]
-    whole = _clocked(request, first, console) and _attended(request, first, console) and _lengthened(request, console)
+    whole = (
+        _noised(request, console)
+        and _clocked(request, first, console)
+        and _attended(request, first, console)
+        and _lengthened(request, console)
+    )
     _report(request)
     return whole
 
@@ -281,6 +288,27 @@ def _measured(request: ReproduceRequest, run: Run, console: Console) -> bool:
         if measure_draft(survey, console) is None:
             return False
     return True
+
+
+def _noised(request: ReproduceRequest, console: Console) -> bool:
+    """What the draw of the flow noise does to the reward of the first flat draft's rejected guesses."""
+    recipe, folder = request.recipe, request.out / "noise"
+    if not recipe.noise_frames or "flat" not in recipe.rows or (folder / f"{recipe.splits[0]}.json").is_file():
+        return True
+    draft = next(directory_of(request, run) for run in runs(recipe) if run.row == "flat")
+    survey = SurveyRequest(
+        request.target,
+        draft,
+        request.data,
+        folder,
+        Split(recipe.splits[0]),
+        frames=recipe.noise_frames,
+        draws=recipe.noise_draws,
+        weighted=False,
+        max_tokens=recipe.max_tokens,
+        device=request.device,
+    )
+    return measure_draft(survey, console) is not None
 
 
 def _clocked(request: ReproduceRequest, drafts: Sequence[Path], console: Console) -> bool:

@@ -9,6 +9,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from rsd_planner.evaluation.files import write_whole
+from rsd_planner.training.anchor_picture import draw_anchor_sets
 from rsd_planner.training.chains import chain_rows
 from rsd_planner.training.chains_picture import draw_chains
 
@@ -43,6 +44,7 @@ _AVERAGED = (
     "rejected_ade_1s_m",
     "rejected_ade_6s_m",
 )
+_VARIANCES = ("action_mse_variance_same_noise", "action_mse_variance_independent_noise")
 _CLOCKED = ("s_paper", "s_model", "speedup_vs_plain", "tick_speedup_vs_plain")
 
 
@@ -54,8 +56,11 @@ def write_report(out: Path, rows: Sequence[str], splits: Sequence[str], chains: 
     """
     found: dict[str, Any] = {"rows": _rows(out, rows, splits), "claims": _claims(out, splits)}
     found["anchor_sets"] = _anchor_sets(out)
+    found["noise"] = _noise(out)
     found["attention"] = _attention(out)
     found["chains"] = longer = chain_rows(out / "chains", chains)
+    if any(sets["step"] for sets in found["anchor_sets"].values()):
+        draw_anchor_sets(found["anchor_sets"], out / "anchor_sets.png")
     if longer:
         draw_chains(longer, out / "chains.png")
     write_whole(out / "results.json", json.dumps(found, indent=1) + "\n")
@@ -136,6 +141,21 @@ def _anchor_sets(out: Path) -> dict[str, dict[str, list[float]]]:
     return found
 
 
+def _noise(out: Path) -> dict[str, Any]:
+    """Variances of the reward of rejected guesses over the flow noise, one for both reasonings and one for each."""
+    for path in (out / "noise").glob("*.json"):
+        figures = json.loads(path.read_text(encoding="utf-8"))
+        if _VARIANCES[0] in figures:
+            names = (
+                "split",
+                "rejected_guesses",
+                "action_mse_variance_same_noise",
+                "action_mse_variance_independent_noise",
+            )
+            return {name: figures[name] for name in names}
+    return {}
+
+
 def _attention(out: Path) -> dict[str, dict[str, list[float]]]:
     """Name of a draft's folder -> per cluster its mass and its share of the tokens, means over the layers."""
     path = out / "attention" / "attention.json"
@@ -172,6 +192,9 @@ def _page(found: Mapping[str, Any]) -> str:
             "",
             *(_anchor_line(name, sets) for name, sets in found["anchor_sets"].items() if sets["step"]),
             "",
+            "![sizes of the anchor sets over the steps](anchor_sets.png)",
+            "",
+            *_noise_line(found["noise"]),
             "## Attention",
             "",
             *(_attention_line(name, clusters) for name, clusters in found["attention"].items()),
@@ -220,6 +243,20 @@ def _anchor_line(name: str, sets: Mapping[str, Sequence[float]]) -> str:
         f"policy {policy[0]:.0f} to {policy[-1]:.0f} (least {min(policy):.0f}); "
         f"{sets['left_set'][-1]:.0f} places where the frozen draft agreed were lost."
     )
+
+
+def _noise_line(noise: Mapping[str, Any]) -> list[str]:
+    if not noise:
+        return []
+    same, independent = (noise[name] for name in _VARIANCES)
+    ratio = f"{independent / same:.0f} times that" if same else "that is 0"
+    return [
+        "## Noise",
+        "",
+        f"Variance over the flow noise of the action's MSE, mean of {noise['rejected_guesses']} rejected guesses on "
+        f"{noise['split']}: {same:.3g} under the same noise, {independent:.3g} under independent noise, {ratio}.",
+        "",
+    ]
 
 
 def _attention_line(name: str, clusters: Mapping[str, Sequence[float]]) -> str:

@@ -75,6 +75,8 @@ class Rejected:
     action_mse: float
     ade_1s_m: float
     ade_6s_m: float
+    variance_same: float | None = None  # of the action MSE over the draws; None: of one draw
+    variance_independent: float | None = None  # the same, had each reasoning noise of its own
 
 
 @dataclass(frozen=True)
@@ -189,9 +191,16 @@ class _Survey:
         rows = [list(exact.token_ids) for _ in range(1 + len(rejections))]
         for row, rejection in zip(rows[1:], rejections, strict=True):
             row[rejection.place] = rejection.drafted
-        _, errors = self._errors(scene, torch.tensor(rows), noise)
+        actions, errors = self._errors(scene, torch.tensor(rows), noise)
         rejected = tuple(
-            Rejected(r.place, r.own, r.drafted, *map(float, row)) for r, row in zip(rejections, errors[1:], strict=True)
+            Rejected(
+                r.place,
+                r.own,
+                r.drafted,
+                *map(float, row),
+                *(noise_variances(found, actions[0]) if self._request.draws > 1 else ()),
+            )
+            for r, row, found in zip(rejections, errors[1:], actions[1:], strict=True)
         )
         weight, routine = None, None
         if self._request.weighted:
@@ -238,6 +247,16 @@ class _Survey:
     def _noise(self, number: int) -> torch.Tensor:
         generator = torch.Generator().manual_seed(number)
         return torch.randn(self._request.draws, _WAYPOINTS, _ACTION_DIMS, generator=generator)
+
+
+def noise_variances(candidate: torch.Tensor, own: torch.Tensor) -> tuple[float, float]:
+    """What the draw of the flow noise does to a reward: variance of the action MSE over (draws, 64, 2) actions.
+
+    Returns:
+        Each draw of the candidate beside the one of the target's own reasoning from the same noise, and beside another.
+    """
+    same, independent = ((candidate - own.roll(shift, dims=0)).square().mean(dim=(1, 2)) for shift in (0, 1))
+    return float(same.var()), float(independent.var())
 
 
 def total(counts: Sequence[Acceptance]) -> Acceptance:

@@ -36,7 +36,8 @@ def summary(found: Sequence[FrameFound], tolerance_m: float | None) -> dict[str,
     """The figures over all frames.
 
     `action_weighted_acceptance`: share of the reasoning's tokens that were drafted and accepted, each weighted by how
-    far the target's second choice in its place moves the path over 6.4 s.
+    far the target's second choice in its place moves the path over 6.4 s. `action_mse_variance_same_noise` and
+    `..._independent_noise`: what the draw of the noise alone does to the reward; of several draws only.
     """
     figures: dict[str, Any] = total([frame.acceptance for frame in found]).as_json()
     weighed = [(frame.weight, frame.weight_routine) for frame in found if frame.weight is not None]
@@ -48,6 +49,10 @@ def summary(found: Sequence[FrameFound], tolerance_m: float | None) -> dict[str,
     if rejected:
         for name in ("action_mse", "ade_1s_m", "ade_6s_m"):
             figures[f"rejected_{name}"] = round(mean(getattr(one, name) for one in rejected), 5)
+        for name in ("variance_same", "variance_independent"):
+            seen = [value for one in rejected if (value := getattr(one, name)) is not None]
+            if seen:
+                figures[f"action_mse_{name}_noise"] = float(f"{mean(seen):.4g}")
     lenient = [frame.lenient for frame in found if frame.lenient is not None]
     if lenient:
         exact_ms, lossy_ms = sum(frame.decode_ms for frame in found), sum(one.decode_ms for one in lenient)

@@ -31,6 +31,8 @@ SMALL: dict[str, Any] = {
     "measured": 1,
     "max_tokens": 16,
     "weighted": False,
+    "noise_frames": 1,
+    "noise_draws": 2,
     "bench_frames": 0,
     "attention_frames": 0,
     "chain_frames": 4,
@@ -94,7 +96,10 @@ def test_rows_are_made_once_and_reported(world: Path, tmp_path: Path) -> None:
         ("eagle3", "aarl_policy", "val"),
     ]
     assert list(found["anchor_sets"]) == ["eagle3_aarl_policy_0"]
+    assert found["noise"]["action_mse_variance_same_noise"] < found["noise"]["action_mse_variance_independent_noise"]
+    assert (tmp_path / "out" / "anchor_sets.png").stat().st_size > 10_000
     page = (tmp_path / "out" / "results.md").read_text()
+    assert "under independent noise" in page
     assert "| eagle3 | FlatRoPE + AARL, policy anchors | val |" in page
     with pytest.raises(TrainingError, match=r"recipe\.json: steps is 2, expected 3: use another --out"):
         reproduce(replace(request, recipe=replace(recipe, steps=3)), Console(quiet=True))

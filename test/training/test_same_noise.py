@@ -12,9 +12,9 @@ from rsd_planner.decoding.reasoning import Closing
 from rsd_planner.demo.model import demo_model_dir
 from rsd_planner.demo.world.splits import Split
 from rsd_planner.target.alpamayo import AlpamayoTarget
-from rsd_planner.training.aarl_reward import action_errors
 from rsd_planner.training.counterfactuals import Counterfactuals
 from rsd_planner.training.frames import BagOptions, open_frames
+from rsd_planner.training.survey import noise_variances
 from rsd_planner.training.teacher import Teacher
 
 
@@ -42,8 +42,5 @@ def test_one_noise_makes_the_reward_ten_times_steadier(world: Path) -> None:
     noise = torch.randn(6, 64, 2, generator=torch.Generator().manual_seed(0))
     actions = judge.actions(scene, candidates, noise)
     for candidate in actions[1:]:
-        same = torch.stack([action_errors(a[None, None], o[None]) for a, o in zip(candidate, actions[0], strict=True)])
-        independent = torch.stack(
-            [action_errors(a[None, None], o[None]) for a, o in zip(candidate, actions[0].roll(1, 0), strict=True)]
-        )
-        assert same.var() * 10 < independent.var()
+        same, independent = noise_variances(candidate, actions[0])
+        assert same * 10 < independent

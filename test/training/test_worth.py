@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from golden_cases import R1, golden_case
 from rich.console import Console
 
@@ -18,7 +19,7 @@ from rsd_planner.errors import DraftError, ParameterError, TrainingError
 from rsd_planner.planner import Planner, PlannerSettings
 from rsd_planner.training.counterfactuals import Counterfactuals
 from rsd_planner.training.journal import Journal
-from rsd_planner.training.survey import FrameFound, Lenient, Rejected, SurveyRequest
+from rsd_planner.training.survey import FrameFound, Lenient, Rejected, SurveyRequest, noise_variances
 from rsd_planner.training.validation import Acceptance
 from rsd_planner.training.worth import kinds_of, measure_draft, measure_path_changes, summary
 from rsd_planner.worker.wire import plan_message, read_plan
@@ -49,6 +50,18 @@ def test_figures_by_hand() -> None:
     assert (mode["tolerated_tokens"], mode["frames_changed"]) == (3, 1)
     assert (mode["ade_6s_m"], mode["worst_ade_6s_m"]) == (0.3, 0.6)
     assert mode["reasoning_time_exact_over_lossy"] == 2.0
+
+
+def test_variances_over_the_noise_by_hand() -> None:
+    """Two draws: the candidate is 1 and 2 away from its own noise's actions, 3 and 2 from the other's."""
+    own = torch.tensor([0.0, 4.0])[:, None, None].expand(2, 64, 2)
+    candidate = torch.tensor([1.0, 2.0])[:, None, None].expand(2, 64, 2)
+    same, independent = noise_variances(candidate, own)
+    assert same == pytest.approx(4.5)  # of 1 and 4
+    assert independent == pytest.approx(12.5)  # of 9 and 4
+    quiet, loud = Rejected(3, 5, 6, 0.25, 0.0, 0.0, 1.0, 20.0), Rejected(3, 5, 6, 0.25, 0.0, 0.0, 3.0, 40.0)
+    found = summary([replace(frame([], 1.0, 1.0), rejected=(quiet, loud))], None)
+    assert (found["action_mse_variance_same_noise"], found["action_mse_variance_independent_noise"]) == (2.0, 30.0)
 
 
 def test_a_kind_is_tolerated_only_if_seen_often_and_never_beyond_the_bound() -> None:
