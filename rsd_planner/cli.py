@@ -80,6 +80,7 @@ def evaluate(
         str | None, typer.Option(metavar="TOPIC", help="Odometry topic.", show_default="by type")
     ] = None,
     stride: Annotated[int, typer.Option(help="Plan at every N-th tick of 0.1 s.")] = 1,
+    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
     seed: Annotated[int, typer.Option(help="Seed of flow noise and sampling; fixes every plan.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16, with backend pytorch.")] = "float32",
@@ -106,7 +107,12 @@ def evaluate(
         from rsd_planner.planner import PlannerSettings
 
         settings = PlannerSettings(
-            device=device, dtype=dtype, seed=seed, backend=backend, engine="" if engine is None else str(engine)
+            device=device,
+            dtype=dtype,
+            seed=seed,
+            max_reasoning_tokens=max_tokens,
+            backend=backend,
+            engine="" if engine is None else str(engine),
         )
         request = Request(bags, model or demo_model_dir(), out, settings, stride, cameras, odometry)
         result = run(request, Console(stderr=True))
@@ -129,6 +135,7 @@ def view(
     odometry: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="Odometry topic.", show_default="by type")
     ] = None,
+    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
     seed: Annotated[int, typer.Option(help="Seed of flow noise and sampling; fixes the plan.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
@@ -141,7 +148,7 @@ def view(
         from rsd_planner.evaluation.view import view as run
         from rsd_planner.planner import PlannerSettings
 
-        settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
+        settings = PlannerSettings(device=device, dtype=dtype, seed=seed, max_reasoning_tokens=max_tokens)
         shown = run(ViewRequest(bag, at, out, model or demo_model_dir(), settings, cameras, odometry))
     print(f"t0 {shown.plan.stamp_ns * 1e-9:.3f} s: {shown.plan.reasoning or '(no reasoning)'}\nwrote {out}")
 

@@ -32,6 +32,7 @@ def bench(
         bool,
         typer.Option("--exactness-only", help="No reference pipeline, one flow step: whole ticks mean little."),
     ] = False,
+    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
     seed: Annotated[int, typer.Option(help="Seed of flow noise.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
@@ -49,7 +50,7 @@ def bench(
         from rsd_planner.demo.model import demo_model_dir
         from rsd_planner.planner import PlannerSettings
 
-        settings = PlannerSettings(device=device, dtype=dtype, seed=seed)
+        settings = PlannerSettings(device=device, dtype=dtype, seed=seed, max_reasoning_tokens=max_tokens)
         place = model or demo_model_dir()
         request = Request(place, draft or [], frames, out, settings, data, split, bag, engine, exactness_only)
         result = run(request, Console(stderr=True))
@@ -67,6 +68,7 @@ def attention(
     model: Annotated[Path | None, typer.Option(help="Model directory.", show_default="the bundled demo model")] = None,
     split: Annotated[Split, typer.Option(help="Of --data.")] = Split.OFF_SHELF,
     frames: Annotated[int, typer.Option(help="Number of frames, from all over.")] = 50,
+    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
 ) -> None:
     """Measure where drafts look, layer by layer: at images, ego history, other text or the reasoning.
 
@@ -81,7 +83,7 @@ def attention(
         from rsd_planner.demo.model import demo_model_dir
         from rsd_planner.planner import PlannerSettings
 
-        settings = PlannerSettings(backend="pytorch", allow_plain_decoding=True)
+        settings = PlannerSettings(backend="pytorch", allow_plain_decoding=True, max_reasoning_tokens=max_tokens)
         request = AttentionRequest(model or demo_model_dir(), draft, data, split, frames, out, settings)
         draw_attention(run(request, Console(stderr=True)), out / "attention.png")
     print(f"wrote {out / 'attention.json'}")

@@ -180,4 +180,6 @@ def test_on_the_command_line(world: Path, drafts: list[Path], tmp_path: Path) ->
     found = json.loads((tmp_path / "out" / "attention.json").read_text())
     assert [draft["name"] for draft in found["drafts"]] == ["EAGLE-3, flat", "DFlash, mirrored"]
     assert (tmp_path / "out" / "attention.png").exists()
-    assert CliRunner().invoke(app, ["bench", "--help"]).exit_code == 0
+    for command in ("bench", "attention"):
+        result = CliRunner().invoke(app, [command, *flags, *named, "--max-tokens", "0"])
+        assert "max_reasoning_tokens is 0, expected at least 1" in str(result.exception)

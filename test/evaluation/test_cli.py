@@ -66,7 +66,10 @@ def test_help_imports_nothing_heavy() -> None:
 def test_evaluate_says_what_it_did_and_what_the_model_is(
     bag: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(["evaluate", str(bag), "--out", str(tmp_path / "out"), "--stride", "20"], monkeypatch) == 0
+    flags = ["--out", str(tmp_path / "out"), "--stride", "20", "--max-tokens", "3"]
+    assert call(["evaluate", str(bag), *flags], monkeypatch) == 0
+    (plan,) = [line for line in map(json.loads, (tmp_path / "out" / "plans.jsonl").open()) if "reasoning" in line]
+    assert (plan["finish_reason"], plan["reasoning"]) == ("max_tokens", "Adapt speed")
     out = capsys.readouterr().out
     assert re.search(r"drive: planned 1 of 2 ticks, skipped: 1 \w+\n", out)
     assert "note: This is the demo model of rsd_planner" in " ".join(out.split())  # its NOTICE.txt
@@ -77,6 +80,7 @@ def test_evaluate_says_what_it_did_and_what_the_model_is(
     ("flags", "words"),
     [
         (["--stride", "0"], "--stride is 0"),
+        (["--max-tokens", "0"], "max_reasoning_tokens is 0, expected at least 1"),
         (["--camera", "front"], "expected ID=TOPIC"),
         (["--camera", "1=/a", "--camera", "1=/b"], "camera 1 is given twice"),
         (["--camera", "0=/a", "--camera", "1=/a"], "/a is given twice"),
