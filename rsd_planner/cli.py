@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,8 @@ import rsd_planner
 from rsd_planner.bench.commands import attention, bench
 from rsd_planner.demo.commands import app as demo
 from rsd_planner.engine.commands import app as graphs
-from rsd_planner.errors import ParameterError, PlannerError
+from rsd_planner.errors import PlannerError
+from rsd_planner.evaluation.topics import cameras_from
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
 from rsd_planner.training.aarl_command import train_aarl
 from rsd_planner.training.command import train_draft
@@ -96,7 +96,7 @@ def evaluate(
 
     Writes plans.jsonl, summary.json, index.html and, per recording, an MCAP with the plans beside the inputs.
     """
-    cameras = _cameras(camera or [])
+    cameras = cameras_from(camera or [])
     with interruptible():
         from rich.console import Console
 
@@ -141,7 +141,7 @@ def view(
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
 ) -> None:
     """Draw one plan: the cameras, the scene from above with history and path, the reasoning."""
-    cameras = _cameras(camera or [])
+    cameras = cameras_from(camera or [])
     with interruptible():
         from rsd_planner.demo.model import demo_model_dir
         from rsd_planner.evaluation.view import ViewRequest
@@ -185,18 +185,3 @@ def gpu_check(
         report = run(Request(out, shape, budget_seconds, traces, started), Console(stderr=True))
         report.print(Console(width=None if sys.stdout.isatty() else 130))
     print(f"wrote {out / 'gpu_check.json'}")
-
-
-def _cameras(flags: Sequence[str]) -> dict[int, str]:
-    """Camera id -> topic from `ID=TOPIC`."""
-    cameras: dict[int, str] = {}
-    for flag in flags:
-        number, separator, topic = flag.partition("=")
-        if not separator or not (number.isascii() and number.isdecimal()) or not topic:
-            raise ParameterError(f"--camera {flag}: expected ID=TOPIC, such as 1=/camera/front/image/compressed")
-        if int(number) in cameras:
-            raise ParameterError(f"--camera {flag}: camera {number} is given twice")
-        if topic in cameras.values():
-            raise ParameterError(f"--camera {flag}: {topic} is given twice; each camera has a topic of its own")
-        cameras[int(number)] = topic
-    return cameras

@@ -135,6 +135,7 @@ class AttentionRequest:
     frames: int
     out: Path
     planner: PlannerSettings
+    bags: BagOptions = field(default_factory=BagOptions)
 
 
 def attention(request: AttentionRequest, console: Console) -> list[DraftAttention]:
@@ -151,7 +152,7 @@ def attention(request: AttentionRequest, console: Console) -> list[DraftAttentio
         raise ParameterError(f"--out: cannot write {error.filename}: {error.strerror}") from error
     target = Planner.load(request.model, request.planner).target
     drafts = [_load(path, target) for path in request.drafts]
-    frames = open_frames(request.data, request.split, BagOptions())
+    frames = open_frames(request.data, request.split, request.bags)
     numbers = spread(frames, request.frames)
     for number in track(numbers, "frames", console=console, disable=not console.is_terminal):
         observation = frames.observation(number)

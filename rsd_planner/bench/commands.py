@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from rsd_planner.demo.world.splits import Split
+from rsd_planner.evaluation.topics import cameras_from
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
+from rsd_planner.training import options
 
 
 def bench(
@@ -32,7 +34,9 @@ def bench(
         bool,
         typer.Option("--exactness-only", help="No reference pipeline, one flow step: whole ticks mean little."),
     ] = False,
-    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
+    max_tokens: options.MaxTokens = 256,
+    camera: options.Cameras = None,
+    odometry: options.Odometry = None,
     seed: Annotated[int, typer.Option(help="Seed of flow noise.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
@@ -41,6 +45,7 @@ def bench(
 
     Writes bench.json and bench.png. Ctrl-C leaves what was measured so far.
     """
+    cameras = cameras_from(camera or [])
     with interruptible():
         from rich.console import Console
 
@@ -52,7 +57,20 @@ def bench(
 
         settings = PlannerSettings(device=device, dtype=dtype, seed=seed, max_reasoning_tokens=max_tokens)
         place = model or demo_model_dir()
-        request = Request(place, draft or [], frames, out, settings, data, split, bag, engine, exactness_only)
+        request = Request(
+            place,
+            draft or [],
+            frames,
+            out,
+            settings,
+            data,
+            split,
+            bag,
+            engine,
+            exactness_only,
+            cameras=cameras or None,
+            odometry=odometry,
+        )
         result = run(request, Console(stderr=True))
         print_table(result.rows(), Console())
         draw_chart(result.rows(), result.machine, out / "bench.png")
@@ -68,12 +86,16 @@ def attention(
     model: Annotated[Path | None, typer.Option(help="Model directory.", show_default="the bundled demo model")] = None,
     split: Annotated[Split, typer.Option(help="Of --data.")] = Split.OFF_SHELF,
     frames: Annotated[int, typer.Option(help="Number of frames, from all over.")] = 50,
-    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
+    max_tokens: options.MaxTokens = 256,
+    stride: options.Stride = 1,
+    camera: options.Cameras = None,
+    odometry: options.Odometry = None,
 ) -> None:
     """Measure where drafts look, layer by layer: at images, ego history, other text or the reasoning.
 
     Writes attention.json and attention.png.
     """
+    cameras = cameras_from(camera or [])
     with interruptible():
         from rich.console import Console
 
@@ -82,8 +104,10 @@ def attention(
         from rsd_planner.bench.attention_picture import draw_attention
         from rsd_planner.demo.model import demo_model_dir
         from rsd_planner.planner import PlannerSettings
+        from rsd_planner.training.frames import BagOptions
 
         settings = PlannerSettings(backend="pytorch", allow_plain_decoding=True, max_reasoning_tokens=max_tokens)
-        request = AttentionRequest(model or demo_model_dir(), draft, data, split, frames, out, settings)
+        bags = BagOptions(stride, cameras, odometry)
+        request = AttentionRequest(model or demo_model_dir(), draft, data, split, frames, out, settings, bags)
         draw_attention(run(request, Console(stderr=True)), out / "attention.png")
     print(f"wrote {out / 'attention.json'}")

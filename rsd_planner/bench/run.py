@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -55,6 +55,8 @@ class Request:
     engine: Path | None = None  # exported graphs of the model and its own draft, measured beside PyTorch
     exactness_only: bool = False  # no reference pipeline and one flow step: many frames in little time
     kinds: Sequence[str] = (INDEPENDENT, CONSECUTIVE)  # of frames
+    cameras: Mapping[int, str] | None = None  # of the bag: id -> topic; None: by name
+    odometry: str | None = None  # of the bag; None: by type
 
 
 @dataclass
@@ -180,7 +182,7 @@ def _sections(request: Request, planner: Planner, stack: ExitStack, console: Con
             yield _section(CONSECUTIVE, drawn, [loop, *reference, *remembering])
     if request.bag is not None:
         bag = stack.enter_context(open_bag(request.bag))
-        inputs = resolve(str(bag.path), bag.topics, None, None)
+        inputs = resolve(str(bag.path), bag.topics, request.cameras, request.odometry)
         inputs = known_cameras(inputs, planner.info, bag.path, False)
         recorded = bag_stretches(bag, inputs, request.frames)
         yield _section(CONSECUTIVE, recorded, [loop, *reference, *alone, *remembering])

@@ -135,9 +135,12 @@ def _header(stamp_ns: int, frame_id: str) -> object:
 
 
 def _main() -> None:
-    if len(sys.argv) != 2 or Path(sys.argv[1]).exists():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-") or Path(sys.argv[1]).exists():
         sys.exit("usage: python -m rsd_planner.demo.make_bag OUT    (a directory that does not exist yet)")
-    make_bag(Path(sys.argv[1]))
+    try:
+        make_bag(Path(sys.argv[1]))
+    except OSError as error:
+        sys.exit(f"error: cannot write {sys.argv[1]}: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -108,6 +108,7 @@ class Eagle3Chain(FeatureDraft):
     def guess(self, limit: int, choice: Choice) -> Proposal:
         """See `FeatureDraft.guess`."""
         self.cache.reserve(limit)
+        context = self.cache.length
         tokens: list[Tensor] = []
         chances: list[Tensor] = []
         hidden, logits = self._newest
@@ -125,7 +126,7 @@ class Eagle3Chain(FeatureDraft):
                 break
             hidden, logits = self.step(hidden, token[None])
             self.cache.commit(1)
-        self.cache.rollback(max(len(tokens) - 1, 0))
+        self.cache.rollback(self.cache.length - context)
         said = torch.stack(tokens).tolist() if tokens else []
         return Proposal(self.source, tuple(said), torch.stack(chances) if chances else None)
 

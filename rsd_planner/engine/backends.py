@@ -69,6 +69,8 @@ def _fastest(model: Path, engine: Path | None, *, device: str, dtype: str) -> Ba
     ModelDirectory.find(model)  # what is wrong with the directory itself is said first
     graphs = engine or model / GRAPHS_FOLDER
     on_cpu = torch.device(device).type == "cpu" and dtype == "float32"
+    if engine is not None and not (engine / FILE_NAME).exists():
+        raise EngineError(f"{engine}: found no {FILE_NAME}, expected a directory of exported graphs or engines")
     if not (on_cpu and (graphs / FILE_NAME).exists()):
         return load_backend(BackendName.PYTORCH, model, engine, device=device, dtype=dtype)
     try:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,12 @@ def export(
     Raises:
         CheckpointError: The model or the draft cannot be loaded.
         ParameterError: The precision is none of `PRECISIONS`, or `out` cannot be written.
+        EngineError: A package that exports is not installed.
     """
     if precision not in PRECISIONS:
         raise ParameterError(f"--precision is {precision!r}, expected one of {', '.join(PRECISIONS)}")
+    if missing := [name for name in _TOOLS if find_spec(name) is None]:
+        raise EngineError(f"export: found no {', '.join(missing)}; install what is in requirements-engines.txt")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

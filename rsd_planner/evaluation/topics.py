@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rsd_planner.errors import BagError
+from rsd_planner.errors import BagError, ParameterError
 
 IMAGE_TYPES = ("sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image")
 ODOMETRY_TYPE = "nav_msgs/msg/Odometry"
@@ -56,6 +56,25 @@ def camera_id(topic: str) -> int | None:
         if any(tuple(words[i : i + len(name)]) == name for i in range(len(words))):
             return number
     return None
+
+
+def cameras_from(flags: Sequence[str]) -> dict[int, str]:
+    """Camera id -> topic, of the `--camera` flags a user gave.
+
+    Raises:
+        ParameterError: One is not `ID=TOPIC`, or names a camera or a topic again.
+    """
+    cameras: dict[int, str] = {}
+    for flag in flags:
+        number, separator, topic = flag.partition("=")
+        if not separator or not (number.isascii() and number.isdecimal()) or not topic:
+            raise ParameterError(f"--camera {flag}: expected ID=TOPIC, such as 1=/camera/front/image/compressed")
+        if int(number) in cameras:
+            raise ParameterError(f"--camera {flag}: camera {number} is given twice")
+        if topic in cameras.values():
+            raise ParameterError(f"--camera {flag}: {topic} is given twice; each camera has a topic of its own")
+        cameras[int(number)] = topic
+    return cameras
 
 
 def resolve(bag: str, topics: Sequence[Topic], cameras: Mapping[int, str] | None, odometry: str | None) -> Inputs:

@@ -182,7 +182,7 @@ def _model(session: PlanningSession) -> tuple[bytes, str, dict[str, object]]:
     if model.notice:
         values["notice"] = model.notice
     if session.worker.lost:
-        return ERROR, f"{session.worker.lost}; started again, {session.worker.progress}", values
+        return ERROR, f"{session.worker.lost}; {session.worker.progress}", values
     if model.backend_refused:
         return WARN, f"{model.name}: runs on PyTorch, the backend asked for cannot", values
     if model.draft_refused:

@@ -152,7 +152,6 @@ class Inputs:
         except ObservationError as error:
             self.odometry.refused(error)
             self._node.get_logger().warning(f"odometry ignored: {error}", throttle_duration_sec=5.0)
-            return
         self._on_data(False)
 
     def _on_nav_text(self, message: Any) -> None:

@@ -138,7 +138,9 @@ def _wait_for_subscribers(publishers: dict[int, Any], longest_s: float, stop: Ev
 
 
 def _pass_time(due: float, begun: float, start_ns: int, rate: float, clock: Any, stop: Event) -> None:
-    """Sleep until `due` (monotonic, s), with /clock ticking."""
+    """Sleep until `due` (monotonic, s), with /clock ticking; if that has passed, it ticks once."""
+    if clock is not None and due <= time.monotonic():
+        clock.publish(_clock_message(start_ns + int((due - begun) * rate * 1e9)))
     while (left := due - time.monotonic()) > 0 and not stop.is_set():
         if clock is None:
             stop.wait(left)

@@ -16,12 +16,14 @@ from rclpy.lifecycle import LifecycleNode
 from std_srvs.srv import Trigger
 
 from rsd_planner.errors import ImageError, ModelOutputError, PlannerError, WorkerError
+from rsd_planner.plan import WAYPOINTS
 from rsd_planner.plan_checks import withhold_reason
 from rsd_planner.ros.inputs import Inputs
 from rsd_planner.ros.parameters import NodeParameters
 from rsd_planner.ros.plan_statistics import PlanStatistics, Withheld
 from rsd_planner.ros.publishers import PlanPublishers
 from rsd_planner.ros.stream import describe_troubles
+from rsd_planner.scene.observation import STEP_NS
 from rsd_planner.scene.scene import Skip
 from rsd_planner.worker.client import Job, Outcome, PlanningWorker
 from rsd_planner.worker.wire import UnexpectedError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 LOG_PERIOD_S = 5.0
 HISTORY_S = 1.5  # of odometry that a plan needs
+HORIZON_S = WAYPOINTS * STEP_NS / 1e9
 
 _FAILURES = {  # the most special first
     ImageError: "undecodable_image",
@@ -71,6 +74,7 @@ class PlanningSession:
         self._last_skip: Withheld | None = None
         self._idle_since = time.monotonic()
         self._last_log: tuple[str, float] = ("", 0.0)
+        self._submitted_ns = 0  # when the observation under way was handed over, by the node's clock
         self._submitting_s = 0.0  # what it took to choose and hand over the observation under way
         self._lost = ""  # why there is no worker, as last logged
         with ExitStack() as resources:
@@ -145,14 +149,14 @@ class PlanningSession:
     def _look_after_worker(self) -> None:
         """Have a worker that has died started again."""
         if self.worker.lost and self.worker.lost != self._lost:
-            self._logger.error(f"{self.worker.lost}; it is started again")
+            self._logger.error(f"{self.worker.lost}; {self.worker.progress}")
         elif self._lost and not self.worker.lost:
             self._logger.info("the worker is back")
         self._lost = self.worker.lost
         self.worker.revive()
 
     def _worker_lost(self) -> Withheld:
-        return Withheld("worker_lost", f"{self.worker.lost}; started again, {self.worker.progress}")
+        return Withheld("worker_lost", f"{self.worker.lost}; {self.worker.progress}")
 
     def _on_data(self, reference: bool) -> None:
         if self.inputs.scene.resets != self._scene_resets:
@@ -192,6 +196,7 @@ class PlanningSession:
         self._last_skip = None
         self._idle_since = time.monotonic()
         self._sequence += 1
+        self._submitted_ns = self.now_ns()
         self.worker.submit(
             Job(observed, self._sequence, self._generation, self.inputs.odometry_frame_id, self.inputs.vehicle_frame_id)
         )
@@ -205,7 +210,11 @@ class PlanningSession:
         if refused is not None:
             reason, _, detail = refused.partition(": ")
             return Withheld(reason.replace(" ", "_"), detail)
-        latency_s = (self.now_ns() - plan.stamp_ns) / 1e9
+        now_ns = self.now_ns()
+        latency_s = (now_ns - plan.stamp_ns) / 1e9
+        planning_s = (now_ns - self._submitted_ns) / 1e9
+        if planning_s >= HORIZON_S:
+            return Withheld("late", f"planning took {planning_s:.3f} s, expected less than the path's {HORIZON_S:g} s")
         began = time.monotonic()
         self.publishers.publish(plan, outcome.job, outcome.seconds, latency_s)
         publishing_s = time.monotonic() - began

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from rsd_planner.errors import ImageError, ObservationError
@@ -119,11 +121,22 @@ class CameraWindow:
         return min(usable, key=lambda frame: abs(frame.stamp_ns - instant_ns), default=None)
 
     def _stamps_in_sync(self) -> Iterator[int]:
-        """Stamps of the reference frames for which every other camera has a frame within 50 ms, newest first."""
+        """Stamps of the reference frames for which every other camera has a frame within 50 ms, newest first.
+
+        A camera whose next frame will be nearer is waited for: above 10 Hz the one before is within 50 ms as well.
+        """
         others = list(self._frames)[1:]
+        reaches_ns = min((self._reach_ns(other) for other in others), default=None)
         for frame in reversed(self._reference):
-            if not frame.undecodable and all(self._nearest(other, frame.stamp_ns) for other in others):
+            waits = reaches_ns is not None and frame.stamp_ns > reaches_ns
+            if not waits and not frame.undecodable and all(self._nearest(other, frame.stamp_ns) for other in others):
                 yield frame.stamp_ns
+
+    def _reach_ns(self, camera_id: int) -> int:
+        """The instant up to which no frame that is still to come is nearer than those that are there."""
+        stamps = [frame.stamp_ns for frame in self._frames[camera_id]]
+        gaps = [later - earlier for earlier, later in pairwise(stamps)]
+        return stamps[-1] + (round(median(gaps)) // 2 if gaps else TOLERANCE_NS)
 
     def _out_of_sync(self) -> Skip:
         reference, *others = self._frames

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rsd_planner.evaluation.topics import cameras_from
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
 from rsd_planner.training import options
 
@@ -95,9 +96,7 @@ def train_aarl(
     Writes config.json and model.safetensors of the best validation, MODEL_CARD.md and curves.png. Ctrl-C saves; the
     same call goes on where it was. One device, or many under `accelerate launch` or torchrun.
     """
-    from rsd_planner.cli import _cameras as cameras_of
-
-    cameras = cameras_of(camera or [])
+    cameras = cameras_from(camera or [])
     with interruptible():
         from rich.console import Console
 

@@ -80,6 +80,8 @@ def train_drafts(request: DraftsRequest, console: Console) -> dict[str, Any] | N
     Raises:
         PlannerError: As `train_draft`.
     """
+    for split in (Split.TRAIN, *SPLITS):
+        open_frames(request.common.data, split, request.common.bags)  # before any process starts
     request.out.mkdir(parents=True, exist_ok=True)
     context = get_context("spawn")
     stop = context.Event()

@@ -19,7 +19,7 @@ def reproduce(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="JSON", help="Object with the numbers that differ; a wrong name lists all."),
+        typer.Option(metavar="FILE", help="JSON with the numbers that differ; a wrong name lists all."),
     ] = None,
     drafts: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Distilled drafts of `demo train-drafts`, used as they are.")

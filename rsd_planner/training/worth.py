@@ -15,11 +15,12 @@ from rsd_planner.draft.path_changes import PathChange, PathChanges
 from rsd_planner.engine.manifest import target_fingerprint
 from rsd_planner.evaluation.files import write_whole
 from rsd_planner.target.alpamayo import read_parts
+from rsd_planner.training.frames import open_frames
 from rsd_planner.training.survey import FrameFound, SurveyRequest, survey, total
 
 
 def measure_draft(request: SurveyRequest, console: Console) -> dict[str, Any] | None:
-    """Survey frames and write `<split>.json`; None if Ctrl-C came before the end.
+    """Survey frames and write `<split>.json`, or `<recording>.json`; None if Ctrl-C came before the end.
 
     Raises:
         PlannerError: As `survey`.
@@ -27,8 +28,9 @@ def measure_draft(request: SurveyRequest, console: Console) -> dict[str, Any] | 
     found = survey(request, console)
     if found is None:
         return None
-    figures = {"draft": str(request.draft), "split": request.split.value, **summary(found, request.tolerance_m)}
-    write_whole(request.out / f"{request.split.value}.json", json.dumps(figures, indent=1) + "\n")
+    name = open_frames(request.data, request.split, request.bags).name
+    figures = {"draft": str(request.draft), "split": name, **summary(found, request.tolerance_m)}
+    write_whole(request.out / f"{name}.json", json.dumps(figures, indent=1) + "\n")
     return figures
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rsd_planner.demo.world.splits import Split
+from rsd_planner.evaluation.topics import cameras_from
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
 from rsd_planner.training import options
 
@@ -20,7 +21,10 @@ def measure_draft(
     target: options.TargetDir,
     draft: DraftDir,
     data: options.Data,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where SPLIT.json goes; the same call goes on there.")],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Where SPLIT.json, or RECORDING.json, goes; the same call goes on there."),
+    ],
     split: Annotated[Split, typer.Option(help="Of --data.")] = Split.VAL,
     frames: Frames = 32,
     draws: Draws = 2,
@@ -32,14 +36,19 @@ def measure_draft(
         Path | None, typer.Option(metavar="DIR", help="What each token moves; can be shared.", show_default="in --out")
     ] = None,
     max_tokens: options.MaxTokens = 256,
+    stride: options.Stride = 1,
+    camera: options.Cameras = None,
+    odometry: options.Odometry = None,
     device: options.Device = "cpu",
     dtype: options.Dtype = "float32",
 ) -> None:
     """Measure a draft: L, passes, action-weighted acceptance, and what its rejected guesses would do to the path."""
+    cameras = cameras_from(camera or [])
     with interruptible():
         from rich.console import Console
 
         from rsd_planner.training import worth
+        from rsd_planner.training.frames import BagOptions
         from rsd_planner.training.survey import SurveyRequest
 
         request = SurveyRequest(
@@ -55,12 +64,13 @@ def measure_draft(
             max_tokens=max_tokens,
             device=device,
             dtype=dtype,
+            bags=BagOptions(stride, cameras, odometry),
         )
         figures = worth.measure_draft(request, Console(stderr=True))
     if figures is None:
         raise typer.Exit(EXIT_INTERRUPTED)
     worth.print_figures(figures, Console())
-    print(f"wrote {out / f'{split.value}.json'}")
+    print(f"wrote {out / figures['split']}.json")
 
 
 def measure_path_changes(
@@ -72,6 +82,9 @@ def measure_path_changes(
     frames: Frames = 200,
     draws: Draws = 2,
     max_tokens: options.MaxTokens = 256,
+    stride: options.Stride = 1,
+    camera: options.Cameras = None,
+    odometry: options.Odometry = None,
     device: options.Device = "cpu",
     dtype: options.Dtype = "float32",
 ) -> None:
@@ -79,10 +92,12 @@ def measure_path_changes(
 
     Writes path_changes.json into the draft's directory.
     """
+    cameras = cameras_from(camera or [])
     with interruptible():
         from rich.console import Console
 
         from rsd_planner.training import worth
+        from rsd_planner.training.frames import BagOptions
         from rsd_planner.training.survey import SurveyRequest
 
         request = SurveyRequest(
@@ -97,6 +112,7 @@ def measure_path_changes(
             max_tokens=max_tokens,
             device=device,
             dtype=dtype,
+            bags=BagOptions(stride, cameras, odometry),
         )
         changes = worth.measure_path_changes(request, Console(stderr=True))
     if changes is None:

@@ -162,7 +162,7 @@ class PlanningWorker:
 
     Attributes:
         model: The model, once it is loaded.
-        progress: What is going on while it is loading.
+        progress: What is going on while it is loading, or until it is started again.
         restarts: How often a worker that had died was started again.
         lost: Why the model cannot be used at present, "" if it can or if it is loading for the first time.
     """
@@ -185,6 +185,7 @@ class PlanningWorker:
         self._submitted = 0.0
         self._partial: Partial | None = None
         self._failure: Exception | None = None
+        self._unsent: WorkerError | None = None  # why the job under way was never sent
         self._attempts = 0  # to start, since the last plan
         self._next_attempt = 0.0
         self._loaded = False
@@ -219,11 +220,19 @@ class PlanningWorker:
         if not self.ready or self._connection is None:
             raise RuntimeError("one job at a time, and none before the model is loaded")
         self._job, self._submitted, self._partial = job, time.monotonic(), None
-        self._connection.submit(job)
+        try:
+            self._connection.submit(job)
+        except OSError as error:  # no memory to share the frames in: the worker lacks them now
+            self._unsent = WorkerError(f"an observation could not be handed to the worker: {error}")
+            self._give_up(self._unsent)
+            self._notify()
 
     def update(self) -> Outcome | None:
         """Take in what the worker has said; the outcome of the last job, once, None while there is none."""
         outcome = None
+        if self._unsent is not None and self._job is not None:
+            outcome = self._finish(self._unsent, 0.0)
+        self._unsent = None
         while self._connection is not None:
             try:
                 message = self._connection.next()
@@ -243,7 +252,7 @@ class PlanningWorker:
             return
         self._attempts += 1
         self.restarts += 1
-        self._failure, self.progress = None, "starting"
+        self._failure, self.progress = None, "starting again"
         try:
             self._connection = _Connection(self._runner, self._request, self._notify)
         except Exception as error:
@@ -282,6 +291,7 @@ class PlanningWorker:
         self._failure, self.lost = error, str(error)
         pause_s = min(FIRST_BREAK_S * 2.0 ** (self._attempts - 1), LONGEST_BREAK_S) if self._attempts else 0.0
         self._next_attempt = time.monotonic() + pause_s
+        self.progress = f"it is started again in {pause_s:.0f} s" if pause_s else "it is started again"
         self.close(1.0)
 
     def _finish(self, result: Plan | Exception, seconds: float) -> Outcome:

@@ -20,6 +20,7 @@ from rsd_planner.worker.shared_memory import SharedMemory
 
 _MAIN = Path(__file__).with_name("main.py")
 _OWN = ("LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "_ROS_WHEELS_BOOTSTRAP_COMPLETE")  # of the node's environment
+_ENDING_S = 1.0  # after hanging up
 _TAIL = 20  # lines of the worker's output that are kept
 
 
@@ -92,20 +93,29 @@ class _Process:
         return self._process.pid
 
     def why_ended(self) -> str:
-        self.join(1.0)
+        killed_here = not self._join(_ENDING_S)
         code = self._process.returncode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        said = f": {self._said[-1]}" if self._said and code > 0 else ""
+        if killed_here:
+            how = f"hung up and was killed as it did not end within {_ENDING_S:g} s"
+        said = f": {self._said[-1]}" if self._said and (killed_here or code > 0) else ""
         return f"the worker process ({self._python}) {how}{said}"
 
     def join(self, timeout_s: float) -> bool:
+        self._join(timeout_s)
+        return True
+
+    def _join(self, timeout_s: float) -> bool:
+        """Whether it ended by itself; it has ended in any case."""
+        by_itself = True
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
+            by_itself = False
             self._process.kill()
             self._process.wait()
         self._listening.join(timeout_s)  # a process that the worker may have started holds the pipe open
-        return True
+        return by_itself
 
     def _listen(self) -> None:
         assert self._process.stdout is not None

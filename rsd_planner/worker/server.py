@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rsd_planner.errors import ParameterError
+from rsd_planner.errors import ParameterError, PlannerError
 from rsd_planner.messages.images import decode_image
 from rsd_planner.scene.camera_window import naming_decoder
 from rsd_planner.scene.observation import Frame
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rsd_planner.planner import Planner
 
 PARTIAL_PERIOD_S = 0.05  # between two looks at a reasoning under way
+UNFORESEEN = 3  # errors in a row after which the process is not trusted any more
 
 Progress = Callable[[str], None]
 Load = Callable[[wire.LoadRequest, Progress], "Planner"]
@@ -62,9 +63,14 @@ class Server:
         self._planner: Planner | None = None
         self._frames: dict[int, Frame] = {}  # those the node has in its window, so that their features are kept
         self._generation = 0
+        self._unforeseen = 0  # in a row
 
     def serve(self) -> None:
-        """Answer until the node is gone, then release everything."""
+        """Answer until the node is gone, then release everything.
+
+        Raises:
+            Exception: That which a model cannot be expected to recover from; the node starts another worker.
+        """
         try:
             while (message := self._channel.receive()) is not None:
                 if message.kind == "load":
@@ -106,7 +112,11 @@ class Server:
         except Exception as error:  # reported by the node; the next observation gets its chance
             undecodable = [key for key, frame in self._frames.items() if frame.undecodable]
             self._channel.send(wire.error_message("error", error, undecodable))
+            self._unforeseen += not isinstance(error, PlannerError)
+            if self._unforeseen == UNFORESEEN or "CUDA error" in str(error):  # after which CUDA refuses every call
+                raise
         else:
+            self._unforeseen = 0
             self._channel.send(wire.plan_message(plan, time.perf_counter() - started))
 
     def _take_frames(self, message: Message) -> None:

@@ -190,6 +190,8 @@ def test_graphs_elsewhere(model: Path, tmp_path: Path) -> None:
     shutil.move(model / "onnx", tmp_path / "graphs")
     with pytest.raises(EngineError, match="no such file"):
         load_graphs(model)
+    with pytest.raises(EngineError, match=r"nowhere: found no .*, expected a directory of exported graphs or engines"):
+        Planner.load(model, PlannerSettings(engine=str(tmp_path / "nowhere")))
     planner = Planner.load(model, PlannerSettings(backend="onnxruntime", engine=str(tmp_path / "graphs")))
     assert planner.info.backend_refused == ""
 

@@ -67,6 +67,20 @@ def test_a_plan_under_way_when_time_jumps_back_is_never_published(make_node, pee
     assert max(peer.stamps()) == again
 
 
+def test_a_plan_whose_path_has_passed_by_the_time_it_is_made_is_withheld(make_node, peer, set_clock):
+    """A simulation that jumps ahead, or a machine that stalled for longer than the path reaches."""
+    planning, go_on = threading.Event(), threading.Event()
+    make_node(held_up(planning, go_on), use_sim_time=True, max_input_age=1.0)
+    peer.activate()
+    set_clock(BAG_NS)
+    peer.drive(to_ns=BAG_NS)
+    peer.until(planning.is_set)
+    set_clock(BAG_NS + 100 * STEP_NS)
+    go_on.set()
+    peer.until(lambda: int(peer.value("inference", "withheld: late") or 0) == 1)
+    assert not peer.paths
+
+
 def test_a_bag_that_loops_is_planned_on_in_every_round(make_node, peer):
     make_node()
     peer.activate()

@@ -130,9 +130,33 @@ def test_five_hertz_is_missing_frames_with_camera_and_slot_named() -> None:
 def test_t0_is_the_newest_reference_frame_that_all_others_answer() -> None:
     cameras = window(1, 0)
     fill(cameras, 0, [0, 100, 200, 300])
-    fill(cameras, 1, [10, 110, 155])
+    fill(cameras, 1, [-90, 10, 110, 155])
     assert cameras.newest_t0(FUTURE) == T0 + 200 * MS
     fill(cameras, 1, [349])
+    assert cameras.newest_t0(FUTURE) == T0 + 300 * MS
+
+
+@pytest.mark.parametrize("rate", [20, 30])
+def test_above_ten_hertz_the_frames_of_t0_itself_are_waited_for(rate: int) -> None:
+    cameras, period = window(0, 1, 2), 1000 / rate
+    for camera_id in (0, 1, 2):
+        fill(cameras, camera_id, (k * period for k in range(10)))
+    fill(cameras, 0, [10 * period])
+    assert cameras.newest_t0(FUTURE) == T0 + round(9 * period * MS)
+    fill(cameras, 1, [10 * period])
+    assert cameras.newest_t0(FUTURE) == T0 + round(9 * period * MS)
+    fill(cameras, 2, [10 * period])
+    assert cameras.newest_t0(FUTURE) == T0 + round(10 * period * MS)
+    fill(cameras, 0, [11 * period])
+    fill(cameras, 1, [11 * period])
+    fill(cameras, 2, [12 * period])  # one is lost
+    assert cameras.newest_t0(FUTURE) == T0 + round(11 * period * MS)
+
+
+def test_at_ten_hertz_a_camera_that_lags_is_not_waited_for() -> None:
+    cameras = window(0, 1)
+    fill(cameras, 0, range(0, 400, 100))
+    fill(cameras, 1, range(-40, 300, 100))
     assert cameras.newest_t0(FUTURE) == T0 + 300 * MS
 
 

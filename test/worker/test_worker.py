@@ -28,6 +28,7 @@ from rsd_planner.worker.wire import LoadRequest, UnexpectedError
 MODEL = Path(__file__).parents[1] / "golden" / "alpamayo_r1"
 SETTINGS = {"max_reasoning_tokens": 12, "verify_length": 4, "seed": 3}
 TIMEOUT_S = 120.0
+HANGS_UP = 'import os, sys, time; print("CUDA: lost"); os.close(int(sys.argv[2])); sys.stdout.flush(); time.sleep(60)'
 
 
 class Client:
@@ -205,6 +206,49 @@ def test_an_unforeseen_error_keeps_its_traceback_and_the_next_plan_works(connect
     assert client.plan(observation(drive())).result.reasoning is not None
 
 
+@pytest.mark.parametrize(("said", "times"), [("out of luck", 3), ("CUDA error: an illegal memory access", 1)])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_worker_that_fails_again_and_again_is_replaced(connect, said, times):
+    loads = []
+
+    def load(request, progress):
+        loads.append(planner := load_planner(request, progress))
+        if len(loads) == 1:
+
+            def fails(*args, **kwargs):
+                raise RuntimeError(said)
+
+            planner.plan = fails
+        return planner
+
+    client = connect(ThreadRunner(load)).loaded()
+    for _ in range(times):
+        assert not client.worker.lost
+        assert isinstance(client.plan(observation(drive())).result, UnexpectedError)
+    client._wait(lambda: client.worker.lost)
+    assert client.worker.lost == "the worker's thread has ended"
+    client.worker.revive()
+    client._wait(lambda: client.worker.ready)
+    assert client.plan(observation(drive())).result.reasoning is not None
+    assert client.worker.restarts == 1
+
+
+def test_an_observation_that_cannot_be_handed_over_costs_itself_alone(connect, monkeypatch):
+    client = connect(ThreadRunner(load_planner)).loaded()
+
+    def full(data):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(client.worker._connection._memory, "write", full)
+    error = client.plan(observation(drive())).result
+    assert isinstance(error, WorkerError)
+    assert "could not be handed to the worker: [Errno 12] Cannot allocate memory" in str(error)
+    assert client.worker.busy_s is None
+    client.worker.revive()
+    client._wait(lambda: client.worker.ready)
+    assert client.plan(observation(drive())).result.reasoning is not None
+
+
 def test_a_worker_that_dies_is_started_again_and_plans_again(by_process):
     client, frames = by_process, drive()
     before = client.worker.restarts
@@ -229,9 +273,11 @@ def test_a_worker_that_does_not_come_up_is_not_tried_again_at_once(connect, monk
     client._wait(lambda: client.worker.lost)
     client.worker.revive()
     assert client.worker.restarts == 1
+    assert client.worker.progress == "starting again"
     client._wait(lambda: client.worker.lost and client.worker._connection is None)
     client.worker.revive()
     assert client.worker.restarts == 1
+    assert client.worker.progress == "it is started again in 3600 s"
 
 
 def test_closing_ends_a_process_in_the_middle_of_loading(connect):
@@ -282,6 +328,7 @@ def test_an_interpreter_that_is_none_is_named(tmp_path):
     [
         ("echo 'Segmentation fault' >&2; exit 3", "ended with exit code 3: Segmentation fault"),
         ("kill -KILL $$", "was killed by SIGKILL"),
+        (f"exec {sys.executable} -c '{HANGS_UP}' \"$@\"", "as it did not end within 1 s: CUDA: lost"),
         (f'exec {sys.executable} -S -E "$@"', "No module named"),  # without site-packages
     ],
 )
