@@ -48,7 +48,7 @@ class PlannerSettings:
     temperature: float = 0.0  # 0 = greedy
     top_p: float = 1.0
     max_reasoning_tokens: int = 256
-    seed: int = 0  # of the flow noise and of sampling; with t0 it fixes a plan
+    seed: int = 0  # of the flow noise and of sampling; with t0 it fixes a plan whose reasoning is not sampled
     flow_steps: int | None = None  # None = the checkpoint's own number (exact)
     memory_ticks: int = 10  # earlier reasonings to propose from (exact); 0 = none
     verify_length: int | None = None  # drafted tokens per verify pass (exact); None = what is fastest here and now

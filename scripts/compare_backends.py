@@ -8,6 +8,7 @@ frames rounding decides. The line about changed noise shows on how many frames i
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from rich.progress import track
 from torch import Tensor
 
 from rsd_planner.demo.world.splits import Split
+from rsd_planner.errors import PlannerError
 from rsd_planner.planner import Planner, PlannerSettings
 from rsd_planner.training.frames import BagOptions, open_frames
 
@@ -73,4 +75,7 @@ def main(
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    typer.run(main)
+    try:
+        typer.run(main)
+    except PlannerError as error:
+        sys.exit(f"error: {error}")

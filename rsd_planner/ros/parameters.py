@@ -96,7 +96,11 @@ SPECIFICATIONS: Mapping[str, Specification] = {
     "path_tolerance": Specification(
         0.1, "With `accept: action_tolerant`: bound on what a kind of token moves the path, m.", (0.001, 10.0)
     ),
-    "seed": Specification(0, "Seed of sampling and of the flow noise; with t0 it fixes a plan.", (0, 2**31 - 1)),
+    "seed": Specification(
+        0,
+        "Seed of sampling and of the flow noise; with t0 it fixes a plan whose reasoning is not sampled.",
+        (0, 2**31 - 1),
+    ),
     "cameras": Specification(
         ["front_left", "front", "front_right", "front_tele"],
         "Camera names; each is subscribed to as ~/input/image_<name>.",

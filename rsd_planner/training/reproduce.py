@@ -199,6 +199,11 @@ def _report(request: ReproduceRequest) -> None:
 def _claim(request: ReproduceRequest) -> None:
     """What stands in `out` is of this recipe, target, data and given drafts; raises PlannerError if it is not."""
     recipe = request.recipe
+    if not (request.data / Split.TRAIN.value).is_dir():
+        raise ParameterError(
+            f"--data {request.data}: found no folder {Split.TRAIN.value} in it, expected splits of the demo world; "
+            "rsd_planner demo render draws them"
+        )
     if recipe.bench_frames or recipe.attention_frames or request.chains:
         open_frames(request.data, Split.OFF_SHELF, BagOptions())
     splits = dict.fromkeys((Split.TRAIN, *map(Split, recipe.splits)))

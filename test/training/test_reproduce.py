@@ -110,6 +110,8 @@ def test_rows_are_made_once_and_reported(world: Path, tmp_path: Path) -> None:
         reproduce(replace(request, target=V1_5), Console(quiet=True))
     with pytest.raises(TrainingError, match=r"half: no split val there; rsd_planner demo render"):
         reproduce(replace(request, data=half), Console(quiet=True))
+    with pytest.raises(ParameterError, match=r"--data .*: found no folder train in it, expected splits of the demo"):
+        reproduce(replace(request, data=R1), Console(quiet=True))
     (tmp_path / "out" / "recipe.json").write_text("[1")
     with pytest.raises(TrainingError, match=r"recipe\.json: not readable as a JSON object"):
         reproduce(request, Console(quiet=True))
