@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rsd_planner.evaluation import theme
 
+_KINDS = {"dflash": "DFlash", "eagle3": "EAGLE-3"}
 _ROWS = {"aarl_static": ("static anchors", theme.PLAN), "aarl_policy": ("policy anchors", theme.VELOCITY)}
 
 
@@ -34,8 +35,8 @@ def draw_anchor_sets(sets: Mapping[str, Mapping[str, Sequence[float]]], path: Pa
             for name, one in own.items():
                 _draw_run(held, name, one, np.array(one["static_set"]) - np.array(one["left_set"]))
                 _draw_run(agreeing, name, one, np.array(one["policy_set"]))
-            held.set_title(f"{kind}: of the static set, the draft agrees still", fontweight="bold")
-            agreeing.set_title(f"{kind}: policy set, all places that agree now", fontweight="bold")
+            held.set_title(f"{_KINDS[kind]}: of the static set, the draft agrees still", fontweight="bold")
+            agreeing.set_title(f"{_KINDS[kind]}: policy set, all places that agree now", fontweight="bold")
             held.legend(loc="lower left", fontsize="small")
         figure.savefig(path, dpi=160, facecolor="white")
 
