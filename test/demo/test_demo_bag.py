@@ -112,3 +112,13 @@ def test_make_bag_refuses_to_overwrite(tmp_path: Path) -> None:
     assert run.returncode == 1
     assert "does not exist yet" in run.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("out", "said"), [("--help", "usage: "), ("/proc/x", "error: cannot write /proc/x")])
+def test_a_place_that_is_none_is_one_line(out: str, said: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rsd_planner.demo.make_bag", out]
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert process.stderr.startswith(said)
+    assert process.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())

@@ -12,9 +12,11 @@ import pytest
 import torch
 from draft_files import EAGLE3, random_draft
 from golden_cases import R1, golden_case
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from rsd_planner.engine.engine_manifest import EngineManifest
+from rsd_planner.engine.export import export
 from rsd_planner.engine.manifest import ExportManifest
 from rsd_planner.engine.tensorrt_runner import open_engines
 from rsd_planner.errors import EngineError, ParameterError
@@ -194,6 +196,12 @@ def test_graphs_elsewhere(model: Path, tmp_path: Path) -> None:
         Planner.load(model, PlannerSettings(engine=str(tmp_path / "nowhere")))
     planner = Planner.load(model, PlannerSettings(backend="onnxruntime", engine=str(tmp_path / "graphs")))
     assert planner.info.backend_refused == ""
+
+
+def test_an_export_without_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rsd_planner.engine.export.find_spec", lambda name: None if name == "onnxscript" else name)
+    with pytest.raises(EngineError, match=r"found no onnxscript; install what is in requirements-engines\.txt"):
+        export(R1, tmp_path, precision="fp32", draft=None, console=Console(quiet=True))
 
 
 def test_an_unknown_backend() -> None:

@@ -4,11 +4,13 @@ Inputs that stop, truncated images, non-finite odometry, models that raise: test
 test_worker_process.py.
 """
 
+import threading
 import time
 
 import cv2
 import numpy as np
 import pytest
+from planners import held_up
 from ros_peer import PLANNER, STEP_NS, jpeg
 from sensor_msgs.msg import CompressedImage, Image
 
@@ -91,6 +93,20 @@ def test_a_quaternion_of_another_length_is_the_same_rotation_and_one_of_none_is_
     peer.until(lambda: t0 in peer.stamps())
     orientation = peer.paths[-1].poses[0].pose.orientation
     assert np.linalg.norm([orientation.x, orientation.y, orientation.z, orientation.w]) == pytest.approx(1.0)
+
+
+def test_a_plan_from_before_the_odometry_changed_its_frame_is_never_published(make_node, peer):
+    """Even if the first pose in the new frame is refused."""
+    planning, go_on = threading.Event(), threading.Event()
+    make_node(held_up(planning, go_on))
+    peer.activate()
+    t0 = peer.drive()
+    peer.until(planning.is_set)
+    peer.publish_odometry(t0 + STEP_NS, frame_id="map", w=0.0)
+    peer.until(lambda: peer.value("inputs", "odometry: rejected") == "1")
+    go_on.set()
+    peer.until(lambda: peer.value("inference", "outdated") == "1")
+    assert not peer.paths
 
 
 def test_duplicate_and_reversed_stamps_lead_to_no_plan_of_their_own(make_node, peer):

@@ -77,6 +77,15 @@ def test_a_draft_that_cannot_go_on_is_told_of_at_once(world: Path, shared_cache:
     assert [path.name for path in tmp_path.iterdir()] == ["eagle3_flat_0"]
 
 
+def test_wrong_data_is_told_of_before_any_process_starts(tmp_path: Path) -> None:
+    common = Request(R1, DraftKind.EAGLE3, Rope.FLAT, tmp_path, tmp_path / "out", cache=tmp_path / "cache")
+    (tmp_path / Split.VAL.value).mkdir()
+    (tmp_path / Split.VAL.value / "about.json").write_text("{}")
+    with pytest.raises(TrainingError, match=r"no split train there; rsd_planner demo render"):
+        train_drafts(DraftsRequest(common, tmp_path / "out", seeds=1, jobs=1), Console(quiet=True))
+    assert not (tmp_path / "out").exists()
+
+
 def test_no_process_outlives_its_parent() -> None:
     script = (
         "import signal, sys, time\n"
