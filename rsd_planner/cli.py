@@ -19,6 +19,7 @@ from rsd_planner.evaluation.topics import cameras_from
 from rsd_planner.interruptible import EXIT_INTERRUPTED, interruptible
 from rsd_planner.training.aarl_command import train_aarl
 from rsd_planner.training.command import train_draft
+from rsd_planner.training.options import MaxTokens
 from rsd_planner.training.reproduce_command import reproduce
 from rsd_planner.training.worth_command import measure_draft, measure_path_changes
 
@@ -80,7 +81,7 @@ def evaluate(
         str | None, typer.Option(metavar="TOPIC", help="Odometry topic.", show_default="by type")
     ] = None,
     stride: Annotated[int, typer.Option(help="Plan at every N-th tick of 0.1 s.")] = 1,
-    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
+    max_tokens: MaxTokens = 256,
     seed: Annotated[int, typer.Option(help="Seed of flow noise and sampling; fixes every plan.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16, with backend pytorch.")] = "float32",
@@ -135,7 +136,7 @@ def view(
     odometry: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="Odometry topic.", show_default="by type")
     ] = None,
-    max_tokens: Annotated[int, typer.Option(help="Longest reasoning.")] = 256,
+    max_tokens: MaxTokens = 256,
     seed: Annotated[int, typer.Option(help="Seed of flow noise and sampling; fixes the plan.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",

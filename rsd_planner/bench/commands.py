@@ -68,7 +68,7 @@ def bench(
             bag,
             engine,
             exactness_only,
-            cameras=cameras or None,
+            cameras=cameras,
             odometry=odometry,
         )
         result = run(request, Console(stderr=True))
